@@ -1,0 +1,44 @@
+//! PostgreSQL as Rust sees it: the bindings, the error guard, memory contexts, fmgr, and all differences between majors.
+//! Nothing in here knows the rooms above (keys, heap, decode, sql).
+
+mod cell;
+pub mod error;
+pub mod fmgr;
+pub mod guard;
+pub mod majors;
+pub mod memory;
+pub mod rel;
+pub mod tuple;
+
+/// The server's own items, as bindgen found them in its headers (see `bindings.txt`).
+#[allow(
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    dead_code,
+    unsafe_op_in_unsafe_fn,
+    improper_ctypes,
+    unnecessary_transmutes,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
+)]
+pub mod sys {
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
+
+pub use cell::BackendCell;
+pub use sys::{Datum, Oid};
+
+/// `InvalidOid`
+pub const INVALID_OID: Oid = 0;
+
+/// `CHECK_FOR_INTERRUPTS()`: may raise an ERROR, so nothing that needs dropping may be live in the caller.
+#[inline]
+pub fn check_for_interrupts() {
+    // SAFETY: reads a flag that signal handlers set; the shim does the rest.
+    unsafe {
+        if core::ptr::addr_of!(sys::InterruptPending).read_volatile() != 0 {
+            sys::pgv_check_for_interrupts();
+        }
+    }
+}

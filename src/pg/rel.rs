@@ -1,0 +1,64 @@
+//! Relations: the macros of rel.h that Rust needs.
+
+use super::fmgr::str_of;
+use super::sys;
+use super::{Oid, INVALID_OID};
+
+pub use sys::Relation;
+
+/// `RelationGetRelid(rel)`
+///
+/// # Safety
+/// `rel` must be an open relation.
+#[inline]
+pub unsafe fn oid(rel: Relation) -> Oid {
+    // SAFETY: the caller's promise.
+    unsafe { (*rel).rd_id }
+}
+
+/// The relation's name, for messages; valid while the relation is open.
+///
+/// # Safety
+/// `rel` must be an open relation.
+pub unsafe fn name<'a>(rel: Relation) -> &'a str {
+    // SAFETY: rd_rel of an open relation is set, and relname is NUL-terminated.
+    unsafe { str_of((&raw const (*(*rel).rd_rel).relname.data).cast()) }
+}
+
+/// The OID that the key of a relation's rows is bound to: its own, or that of the relation whose rewrite it is the
+/// transient heap of (the storage becomes that relation's when the rewrite ends).
+///
+/// # Safety
+/// `rel` must be an open relation.
+#[inline]
+pub unsafe fn key_oid(rel: Relation) -> Oid {
+    // SAFETY: rd_rel of an open relation is set.
+    unsafe {
+        match (*(*rel).rd_rel).relrewrite {
+            INVALID_OID => (*rel).rd_id,
+            original => original,
+        }
+    }
+}
+
+/// `RelationIsLogicallyLogged(rel)` for a user relation.
+///
+/// # Safety
+/// `rel` must be an open relation.
+pub unsafe fn is_logically_logged(rel: Relation) -> bool {
+    // SAFETY: reads configuration and the relation's catalog row.
+    unsafe { super::majors::logical_wal() && needs_wal(rel) }
+}
+
+/// `RelationNeedsWAL(rel)`
+///
+/// # Safety
+/// `rel` must be an open relation.
+pub unsafe fn needs_wal(rel: Relation) -> bool {
+    // SAFETY: rd_rel of an open relation is set.
+    unsafe {
+        (*(*rel).rd_rel).relpersistence as u8 == sys::RELPERSISTENCE_PERMANENT
+            && (sys::wal_level > sys::WAL_LEVEL_MINIMAL as i32
+                || ((*rel).rd_createSubid == 0 && (*rel).rd_firstRelfilelocatorSubid == 0))
+    }
+}

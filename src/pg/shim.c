@@ -1,0 +1,53 @@
+/*
+ * shim.c - see shim.h. Compiled by cc, linked into the library.
+ */
+#include "shim.h"
+
+#include "miscadmin.h"
+
+const Pg_magic_struct *
+pgv_magic(void)
+{
+#if PG_VERSION_NUM >= 180000
+	static const Pg_magic_struct magic = PG_MODULE_MAGIC_DATA(.name = "pg_vault_tde", .version = "1.0");
+#else
+	static const Pg_magic_struct magic = PG_MODULE_MAGIC_DATA;
+#endif
+
+	return &magic;
+}
+
+void
+pgv_finally(pgv_body body, pgv_body cleanup, void *arg)
+{
+	PG_TRY();
+	{
+		body(arg);
+	}
+	PG_FINALLY();
+	{
+		cleanup(arg);
+	}
+	PG_END_TRY();
+}
+
+void
+pgv_on_error(pgv_body body, pgv_body undo, void *arg)
+{
+	PG_TRY();
+	{
+		body(arg);
+	}
+	PG_CATCH();
+	{
+		undo(arg);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+void
+pgv_check_for_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+}

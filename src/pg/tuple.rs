@@ -1,0 +1,58 @@
+//! Tuples and slots: the few macros and inline functions of htup_details.h, itemptr.h and tuptable.h that Rust needs.
+
+use core::mem::size_of;
+
+use super::sys;
+
+pub use sys::{HeapTuple, HeapTupleData, ItemPointerData, TupleTableSlot};
+
+/// `MAXALIGN(len)`
+#[inline]
+pub const fn maxalign(len: usize) -> usize {
+    (len + 7) & !7
+}
+
+/// `HEAPTUPLESIZE`: where the tuple's data begins behind a HeapTupleData in one block.
+pub const HEAPTUPLESIZE: usize = maxalign(size_of::<HeapTupleData>());
+
+/// The stored bytes of a tuple, header included.
+///
+/// # Safety
+/// `tuple` must point to a valid HeapTupleData whose data stay in place for `'a`.
+#[inline]
+pub unsafe fn bytes<'a>(tuple: HeapTuple) -> &'a [u8] {
+    // SAFETY: the caller's promise: t_data points to t_len bytes.
+    unsafe { core::slice::from_raw_parts((*tuple).t_data.cast::<u8>(), (*tuple).t_len as usize) }
+}
+
+/// `ItemPointerGetBlockNumberNoCheck()`
+#[inline]
+pub fn block_number(tid: &ItemPointerData) -> u32 {
+    ((tid.ip_blkid.bi_hi as u32) << 16) | tid.ip_blkid.bi_lo as u32
+}
+
+/// `ItemPointerGetOffsetNumberNoCheck()`
+#[inline]
+pub fn offset_number(tid: &ItemPointerData) -> u16 {
+    tid.ip_posid
+}
+
+/// `TTS_EMPTY(slot)`
+///
+/// # Safety
+/// `slot` must be a valid slot.
+#[inline]
+pub unsafe fn is_empty(slot: *const TupleTableSlot) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { (*slot).tts_flags & sys::TTS_FLAG_EMPTY as u16 != 0 }
+}
+
+/// `ExecClearTuple(slot)`
+///
+/// # Safety
+/// `slot` must be a valid slot.
+#[inline]
+pub unsafe fn clear(slot: *mut TupleTableSlot) {
+    // SAFETY: every slot has a clear callback.
+    unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
+}
