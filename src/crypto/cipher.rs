@@ -1,8 +1,8 @@
 //! AES-256-GCM under one key, fast enough to be called for every row.
 //!
-//! In OpenSSL 3 fetching an algorithm, making a context and expanding a key each cost more than encrypting a row.
-//! [`Cipher::new`] pays for them once; after that a message costs a new IV, the data and the tag. OpenSSL ties a
-//! context to a direction, hence two of them.
+//! In OpenSSL 3 fetching an algorithm, making a context and expanding a key each cost more than
+//! encrypting a row. [`Cipher::new`] pays for them once; after that a message costs a new IV, the
+//! data and the tag. OpenSSL ties a context to a direction, hence two of them.
 
 use std::ffi::{c_int, c_uchar};
 use std::mem::MaybeUninit;
@@ -17,6 +17,9 @@ pub const KEY_LEN: usize = 32;
 pub const IV_LEN: usize = 12;
 /// Bytes in an authentication tag, which is never truncated.
 pub const TAG_LEN: usize = 16;
+
+/// [`TAG_LEN`] as OpenSSL counts.
+const TAG: c_int = TAG_LEN as c_int;
 
 /// An AES-256 key.
 pub type Key = [u8; KEY_LEN];
@@ -45,22 +48,21 @@ pub struct Cipher {
 }
 
 impl Cipher {
-    /// Expands `key` for both directions. Takes microseconds: keep the result.
+    /// Expands `key` for both directions. Takes about a microsecond: keep the result.
     ///
     /// Errors: [`CipherError::Library`].
     pub fn new(key: &Key) -> Result<Cipher, CipherError> {
-        let encryptor = Context::new(key, ffi::EVP_EncryptInit_ex)?;
-        let decryptor = Context::new(key, ffi::EVP_DecryptInit_ex)?;
         Ok(Cipher {
-            encryptor,
-            decryptor,
+            encryptor: Context::new(key, Direction::Encrypt)?,
+            decryptor: Context::new(key, Direction::Decrypt)?,
         })
     }
 
-    /// Encrypts `plain` into `out`, which must be as long, and writes the tag over `aad` and ciphertext to `tag`.
+    /// Encrypts `plain` into `out`, which must be as long, and writes the tag over `aad` and
+    /// ciphertext to `tag`.
     ///
-    /// On success all of `out` is initialised. Errors: [`CipherError::BufferLength`], [`CipherError::MessageTooLong`],
-    /// [`CipherError::Library`].
+    /// On success all of `out` is initialised. Errors: [`CipherError::BufferLength`],
+    /// [`CipherError::MessageTooLong`], [`CipherError::Library`].
     #[inline]
     pub fn encrypt(
         &mut self,
@@ -70,44 +72,25 @@ impl Cipher {
         out: &mut [MaybeUninit<u8>],
         tag: &mut Tag,
     ) -> Result<(), CipherError> {
-        if plain.len() != out.len() {
-            return Err(CipherError::BufferLength);
-        }
-        let (aad_len, len) = (message_len(aad)?, message_len(plain)?);
-        let ctx = self.encryptor.as_ptr();
-        let out = out.as_mut_ptr().cast::<c_uchar>();
-        let mut n: c_int = 0;
-        // SAFETY: `ctx` is live and keyed; pointers and lengths are those of slices, `out` being as long as `plain`;
-        // null pointers are passed only where OpenSSL takes them as "as before" or, for AAD, "no output".
-        let done = unsafe {
-            ffi::EVP_EncryptInit_ex(ctx, ptr::null(), ptr::null_mut(), ptr::null(), iv.as_ptr())
-                == 1
-                && (aad_len == 0
-                    || ffi::EVP_EncryptUpdate(ctx, ptr::null_mut(), &mut n, aad.as_ptr(), aad_len)
-                        == 1)
-                && (len == 0
-                    || (ffi::EVP_EncryptUpdate(ctx, out, &mut n, plain.as_ptr(), len) == 1
-                        && n == len))
-                && ffi::EVP_EncryptFinal_ex(ctx, out, &mut n) == 1
-                && ffi::EVP_CIPHER_CTX_ctrl(
-                    ctx,
-                    ffi::EVP_CTRL_GCM_GET_TAG,
-                    TAG_LEN as c_int,
-                    tag.as_mut_ptr().cast(),
-                ) == 1
-        };
-        if !done {
+        let ctx = &mut self.encryptor;
+        let result = ctx
+            .start(iv)
+            .and_then(|()| ctx.authenticate(aad))
+            .and_then(|()| ctx.transform(plain, out))
+            .and_then(|()| ctx.finish())
+            .and_then(|()| ctx.get_tag(tag));
+        if result.is_err() {
             clear_error_queue();
-            return Err(CipherError::Library);
         }
-        Ok(())
+        result
     }
 
-    /// Decrypts `ciphertext` into `out`, which must be as long, and checks `tag` over `aad` and ciphertext.
+    /// Decrypts `ciphertext` into `out`, which must be as long, and checks `tag` over `aad` and
+    /// ciphertext.
     ///
-    /// On success all of `out` is initialised. On failure it is cleansed, so that no unauthenticated plaintext is left
-    /// in it. Errors: [`CipherError::Authentication`], [`CipherError::BufferLength`],
-    /// [`CipherError::MessageTooLong`], [`CipherError::Library`].
+    /// On success all of `out` is initialised. On failure all of it is zeroed, so that no
+    /// unauthenticated plaintext is left. Errors: [`CipherError::Authentication`],
+    /// [`CipherError::BufferLength`], [`CipherError::MessageTooLong`], [`CipherError::Library`].
     #[inline]
     pub fn decrypt(
         &mut self,
@@ -117,81 +100,144 @@ impl Cipher {
         tag: &Tag,
         out: &mut [MaybeUninit<u8>],
     ) -> Result<(), CipherError> {
-        if ciphertext.len() != out.len() {
-            return Err(CipherError::BufferLength);
+        let ctx = &mut self.decryptor;
+        let result = ctx
+            .start(iv)
+            .and_then(|()| ctx.set_tag(tag))
+            .and_then(|()| ctx.authenticate(aad))
+            .and_then(|()| ctx.transform(ciphertext, out))
+            // All that can fail here is the comparison of the tags.
+            .and_then(|()| ctx.finish().map_err(|_| CipherError::Authentication));
+        if result.is_err() {
+            out.zeroize();
+            clear_error_queue();
         }
-        let (aad_len, len) = (message_len(aad)?, message_len(ciphertext)?);
-        let ctx = self.decryptor.as_ptr();
-        let to = out.as_mut_ptr().cast::<c_uchar>();
-        let mut n: c_int = 0;
-        // SAFETY: as in `encrypt`; OpenSSL copies the tag and does not write through the pointer to it.
-        let decrypted = unsafe {
-            ffi::EVP_DecryptInit_ex(ctx, ptr::null(), ptr::null_mut(), ptr::null(), iv.as_ptr())
-                == 1
-                && ffi::EVP_CIPHER_CTX_ctrl(
-                    ctx,
-                    ffi::EVP_CTRL_GCM_SET_TAG,
-                    TAG_LEN as c_int,
-                    tag.as_ptr().cast_mut().cast(),
-                ) == 1
-                && (aad_len == 0
-                    || ffi::EVP_DecryptUpdate(ctx, ptr::null_mut(), &mut n, aad.as_ptr(), aad_len)
-                        == 1)
-                && (len == 0
-                    || (ffi::EVP_DecryptUpdate(ctx, to, &mut n, ciphertext.as_ptr(), len) == 1
-                        && n == len))
-        };
-        // SAFETY: `ctx` is live; GCM holds no data back, so nothing is written to `to` here.
-        if decrypted && unsafe { ffi::EVP_DecryptFinal_ex(ctx, to, &mut n) } == 1 {
-            return Ok(());
-        }
-        out.zeroize();
-        clear_error_queue();
-        Err(if decrypted {
-            CipherError::Authentication
-        } else {
-            CipherError::Library
-        })
+        result
     }
 }
 
-/// `EVP_EncryptInit_ex` or `EVP_DecryptInit_ex`.
-type InitFn = unsafe extern "C" fn(
-    *mut ffi::EVP_CIPHER_CTX,
-    *const ffi::EVP_CIPHER,
-    *mut ffi::ENGINE,
-    *const c_uchar,
-    *const c_uchar,
-) -> c_int;
+/// What a context is for, as OpenSSL numbers it.
+enum Direction {
+    Encrypt = 1,
+    Decrypt = 0,
+}
 
-/// An OpenSSL cipher context that is keyed for one direction and owned.
+/// OpenSSL's "as it was set" for the direction of a context.
+const SAME_DIRECTION: c_int = -1;
+
+/// An OpenSSL cipher context, owned, with the key set. A message is: start, perhaps set_tag,
+/// authenticate, transform, finish, perhaps get_tag. It may be given up anywhere; start begins
+/// anew.
 struct Context(NonNull<ffi::EVP_CIPHER_CTX>);
 
 impl Context {
-    fn new(key: &Key, init: InitFn) -> Result<Context, CipherError> {
+    fn new(key: &Key, direction: Direction) -> Result<Context, CipherError> {
         // SAFETY: no arguments; the result is checked for null and owned from here on.
         let ctx = NonNull::new(unsafe { ffi::EVP_CIPHER_CTX_new() }).map(Context);
-        let keyed = ctx.filter(|ctx| {
-            // SAFETY: the context is live, the key has the 32 bytes that AES-256 reads, the IV comes with each message.
-            unsafe {
-                init(
+        let keyed = ctx.ok_or(CipherError::Library).and_then(|ctx| {
+            // SAFETY: the context is live, the key has its 32 bytes, null means none and later.
+            check(unsafe {
+                ffi::EVP_CipherInit_ex(
                     ctx.as_ptr(),
                     ffi::EVP_aes_256_gcm(),
                     ptr::null_mut(),
                     key.as_ptr(),
                     ptr::null(),
-                ) == 1
-            }
+                    direction as c_int,
+                )
+            })?;
+            Ok(ctx)
         });
-        keyed.ok_or_else(|| {
+        if keyed.is_err() {
             clear_error_queue();
-            CipherError::Library
-        })
+        }
+        keyed
     }
 
     #[inline]
     fn as_ptr(&self) -> *mut ffi::EVP_CIPHER_CTX {
         self.0.as_ptr()
+    }
+
+    /// Begins a message.
+    #[inline]
+    fn start(&mut self, iv: &Iv) -> Result<(), CipherError> {
+        // SAFETY: the context is live, 12 is GCM's own IV length, null keeps algorithm and key.
+        check(unsafe {
+            ffi::EVP_CipherInit_ex(
+                self.as_ptr(),
+                ptr::null(),
+                ptr::null_mut(),
+                ptr::null(),
+                iv.as_ptr(),
+                SAME_DIRECTION,
+            )
+        })
+    }
+
+    /// Takes in the additional authenticated data.
+    #[inline]
+    fn authenticate(&mut self, aad: &[u8]) -> Result<(), CipherError> {
+        if aad.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: null for the output says that the input is AAD; nothing but a count is written.
+        unsafe { self.update(aad, ptr::null_mut()) }
+    }
+
+    /// Encrypts or decrypts `input` into `out`.
+    #[inline]
+    fn transform(&mut self, input: &[u8], out: &mut [MaybeUninit<u8>]) -> Result<(), CipherError> {
+        if input.len() != out.len() {
+            return Err(CipherError::BufferLength);
+        }
+        if input.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: `out` is writable and as long as the input, and GCM writes as much as it reads.
+        unsafe { self.update(input, out.as_mut_ptr().cast()) }
+    }
+
+    /// `EVP_CipherUpdate` with all of `input`.
+    ///
+    /// # Safety
+    /// `out` is null, or has room for as many bytes as `input` has.
+    #[inline]
+    unsafe fn update(&mut self, input: &[u8], out: *mut c_uchar) -> Result<(), CipherError> {
+        let len = c_int::try_from(input.len()).map_err(|_| CipherError::MessageTooLong)?;
+        let mut n = 0;
+        // SAFETY: the context is live, `len` is the input's length, `out` is as the caller says.
+        check(unsafe { ffi::EVP_CipherUpdate(self.as_ptr(), out, &mut n, input.as_ptr(), len) })?;
+        check((n == len) as c_int)
+    }
+
+    /// Ends the message: computes the tag, or compares it with the one that was set.
+    #[inline]
+    fn finish(&mut self) -> Result<(), CipherError> {
+        let mut nothing = [0; TAG_LEN];
+        let mut n = 0;
+        // SAFETY: the context is live; GCM has nothing left to write, and a block would fit.
+        check(unsafe { EVP_CipherFinal_ex(self.as_ptr(), nothing.as_mut_ptr(), &mut n) })
+    }
+
+    /// The tag of the message that was encrypted; after finish.
+    #[inline]
+    fn get_tag(&mut self, tag: &mut Tag) -> Result<(), CipherError> {
+        let to = tag.as_mut_ptr();
+        // SAFETY: the context is live and writes the 16 bytes that `tag` has.
+        check(unsafe {
+            ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_GET_TAG, TAG, to.cast())
+        })
+    }
+
+    /// Sets the tag that finish is to find; after start.
+    #[inline]
+    fn set_tag(&mut self, tag: &Tag) -> Result<(), CipherError> {
+        let from = tag.as_ptr().cast_mut();
+        // SAFETY: the context is live and copies the 16 bytes; it never writes to them.
+        check(unsafe {
+            ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_SET_TAG, TAG, from.cast())
+        })
     }
 }
 
@@ -202,10 +248,13 @@ impl Drop for Context {
     }
 }
 
-/// The length of `message` as OpenSSL counts it.
+/// The answer of an OpenSSL function that returns 1 for success.
 #[inline]
-fn message_len(message: &[u8]) -> Result<c_int, CipherError> {
-    c_int::try_from(message.len()).map_err(|_| CipherError::MessageTooLong)
+fn check(answer: c_int) -> Result<(), CipherError> {
+    match answer {
+        1 => Ok(()),
+        _ => Err(CipherError::Library),
+    }
 }
 
 /// Empties OpenSSL's error queue of this thread.
@@ -213,4 +262,13 @@ fn message_len(message: &[u8]) -> Result<c_int, CipherError> {
 fn clear_error_queue() {
     // SAFETY: no arguments; the queue belongs to the thread.
     unsafe { ffi::ERR_clear_error() }
+}
+
+extern "C" {
+    // Missing in openssl-sys.
+    fn EVP_CipherFinal_ex(
+        ctx: *mut ffi::EVP_CIPHER_CTX,
+        out: *mut c_uchar,
+        len: *mut c_int,
+    ) -> c_int;
 }

@@ -1,8 +1,10 @@
-//! Random IVs, drawn many at a time because the operating system's generator costs more than encrypting a row.
+//! Random IVs, drawn many at a time because the operating system's generator costs more than
+//! encrypting a row.
 //!
-//! A batch belongs to the process that drew it. A forked child inherits a copy of its parent's memory, unused IVs
-//! included, and two processes that encrypt under the same key with the same IV break GCM. So the caller says which
-//! process it is, and a batch of another process is thrown away.
+//! A batch belongs to the process that drew it. A forked child inherits a copy of its parent's
+//! memory, unused IVs included, and two processes that encrypt under the same key with the same IV
+//! break GCM. So the caller says which process it is, and a batch of another process is thrown
+//! away.
 
 use super::cipher::{Iv, IV_LEN};
 
@@ -37,9 +39,9 @@ impl IvPool {
 
     /// Hands out an IV that was never handed out before, and forgets it.
     ///
-    /// `pid` is the calling process (`MyProcPid`). `fill` fills its argument with random bytes and says whether it
-    /// could (`pg_strong_random`); it is called once in [`BATCH`] calls. Errors: [`IvError::RandomSource`] when `fill`
-    /// says no; the next call then asks it again.
+    /// `pid` is the calling process (`MyProcPid`). `fill` fills its argument with random bytes and
+    /// says whether it could (`pg_strong_random`); it is called once in [`BATCH`] calls. Errors:
+    /// [`IvError::RandomSource`] when `fill` says no; the next call then asks it again.
     #[inline]
     pub fn next(&mut self, pid: i32, fill: impl FnOnce(&mut [u8]) -> bool) -> Result<Iv, IvError> {
         if self.pid != pid || self.used >= BATCH {

@@ -1,8 +1,9 @@
 //! From a data key to the key of one relation: HKDF-SHA256 (RFC 5869).
 //!
-//! Rows are never encrypted under a data key itself. Each relation has a key of its own, so the 2^32 messages that
-//! random IVs allow under one key are counted by relation and generation, and ciphertext that is moved to another
-//! relation, or from a table to a TOAST table, does not authenticate.
+//! Rows are never encrypted under a data key itself. Each relation has a key of its own, so the
+//! 2^32 messages that random IVs allow under one key are counted by relation and generation, and
+//! ciphertext that is moved to another relation, or from a table to a TOAST table, does not
+//! authenticate.
 
 use openssl::error::ErrorStack;
 use openssl::md::Md;
@@ -22,7 +23,8 @@ pub const LABEL_INDEX: &[u8] = b"pg_vault_tde index v1";
 /// Why a key could not be derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KdfError {
-    /// OpenSSL failed: out of memory, no HKDF in its providers, or more output asked for than HKDF gives (8160 bytes).
+    /// OpenSSL failed: out of memory, no HKDF in its providers, or more output asked for than HKDF
+    /// gives (8160 bytes).
     Library,
 }
 
@@ -33,10 +35,11 @@ impl From<ErrorStack> for KdfError {
     }
 }
 
-/// The key of relation `oid` under the data key `dek`: HKDF-SHA256 without salt, info = `label`, then `oid` big-endian.
+/// The key of relation `oid` under the data key `dek`: HKDF-SHA256 without salt, info = `label`,
+/// then `oid` big-endian.
 ///
-/// `label` is one of the `LABEL_` constants. Takes microseconds and allocates: keep the [`super::Cipher`] made of it.
-/// Errors: [`KdfError::Library`].
+/// `label` is one of the `LABEL_` constants. Takes microseconds and allocates: keep the
+/// [`super::Cipher`] made of it. Errors: [`KdfError::Library`].
 pub fn derive(dek: &Key, label: &[u8], oid: u32) -> Result<Zeroizing<Key>, KdfError> {
     let info = [label, &oid.to_be_bytes()].concat();
     let mut key = Zeroizing::new([0; KEY_LEN]);

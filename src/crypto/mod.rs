@@ -1,31 +1,36 @@
 //! Everything that touches key material or ciphertext, and nothing else.
 //!
-//! This room knows bytes: no relation, no slot, not one PostgreSQL symbol. So it can be linked and tested without a
-//! server (`tests/crypto.rs` includes it by path), and what it promises can be checked against published vectors.
+//! This room knows bytes: no relation, no slot, not one PostgreSQL symbol. So it can be linked and
+//! tested without a server (`tests/crypto.rs` includes it by path), and what it promises can be
+//! checked against published vectors.
 //!
-//! | file        | what it does                                                           | when it runs          |
-//! |-------------|------------------------------------------------------------------------|-----------------------|
-//! | `cipher.rs` | AES-256-GCM of one key, OpenSSL contexts set up once                   | every row             |
-//! | `iv.rs`     | random IVs, drawn in batches, never reused after fork                  | every row written     |
-//! | `row.rs`    | the stored-row format: a heap tuple in its disguise                    | every row             |
-//! | `kdf.rs`    | HKDF-SHA256: data key and relation OID to the key of a relation        | once a relation       |
-//! | `wrap.rs`   | a data key wrapped under the key of the `file` provider                | once a data key       |
+//! | file        | what it does                                            | when it runs      |
+//! | ----------- | ------------------------------------------------------- | ----------------- |
+//! | `cipher.rs` | AES-256-GCM of one key, OpenSSL contexts set up once    | every row         |
+//! | `iv.rs`     | random IVs, drawn in batches, never reused after fork   | every row written |
+//! | `row.rs`    | the stored-row format: a heap tuple in its disguise     | every row         |
+//! | `chunk.rs` | the stored form of a piece of an out-of-line value      | every chunk       |
+//! | `kdf.rs`    | HKDF-SHA256: from data key and OID to a relation's key  | once a relation   |
+//! | `wrap.rs`   | a data key wrapped under the key of the `file` provider | once a data key   |
 //!
-//! Rules that callers may rely on. What runs for every row allocates nothing, does not panic, and keeps nothing that
-//! needs dropping in its frame: it returns an error that is plain data, and the caller may turn that into a
-//! PostgreSQL ERROR, which is a `longjmp`. No function leaves an entry on OpenSSL's error queue, since PostgreSQL's
-//! own SSL code looks at that queue. After any error a [`Cipher`] is usable again.
+//! Rules that callers may rely on. What runs for every row allocates nothing, does not panic, and
+//! keeps nothing that needs dropping in its frame: it returns an error that is plain data, and the
+//! caller may turn that into a PostgreSQL ERROR, which is a `longjmp`. No function leaves an entry
+//! on OpenSSL's error queue, since PostgreSQL's own SSL code looks at that queue. After any error a
+//! [`Cipher`] is usable again.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod chunk;
 pub mod cipher;
 pub mod iv;
 pub mod kdf;
 pub mod row;
 pub mod wrap;
 
-pub use cipher::{Cipher, CipherError, Iv, Key, Tag, IV_LEN, KEY_LEN, TAG_LEN};
+pub use chunk::ChunkError;
+pub use cipher::{Cipher, CipherError, Iv, Key};
 pub use iv::{IvError, IvPool};
-pub use kdf::{KdfError, LABEL_HEAP, LABEL_INDEX, LABEL_TOAST};
-pub use row::{RowError, ROW_OVERHEAD};
-pub use wrap::{KeyId, UnwrapError, WRAPPED_LEN};
+pub use kdf::KdfError;
+pub use row::RowError;
+pub use wrap::UnwrapError;

@@ -1,27 +1,30 @@
-//! The stored-row format, version 1: a heap tuple in a disguise that PostgreSQL can read without harm.
+//! The stored-row format, version 1: a heap tuple in a disguise that PostgreSQL can read without
+//! harm.
 //!
 //! ```text
 //! offset 0        18                22  23   24 = t_hoff
 //! | xmin xmax cid ctid | infomask2 infomask hoff | G | IV (12) | ciphertext (N) | GCM tag (16) |
 //! ```
 //!
-//! The ciphertext is the original tuple from offset 18 on: both infomasks, `t_hoff`, null bitmap, data. What is left
-//! in the clear is what PostgreSQL itself must read and write, the transaction bits of both infomasks among it. The
-//! rest of the stored header says "no attributes, no nulls, nothing external", so that code which looks into such a
-//! row sees NULLs, never garbage. G names the key generation; no AAD is needed for it, as another generation is
-//! another key.
+//! The ciphertext is the original tuple from offset 18 on: both infomasks, `t_hoff`, null bitmap,
+//! data. What is left in the clear is what PostgreSQL itself must read and write, the transaction
+//! bits of both infomasks among it. The rest of the stored header says "no attributes, no nulls,
+//! nothing external", so that code which looks into such a row sees NULLs, never garbage. G names
+//! the key generation; no AAD is needed for it, as another generation is another key.
 //!
-//! The one bit that is neither real nor constant is HEAP_HASVARWIDTH: it says "this row has out-of-line values", so
-//! that a DELETE need not decrypt rows without. It is a hint and not authenticated.
+//! The one bit that is neither real nor constant is HEAP_HASVARWIDTH: it says "this row has
+//! out-of-line values", so that a DELETE need not decrypt rows without. It is a hint and not
+//! authenticated.
 //!
-//! A row here is the bytes from `t_data` on, `t_len` of them. Integers are in the byte order of the machine, as
-//! everywhere in a PostgreSQL data file. Buffers need no alignment.
+//! A row here is the bytes from `t_data` on, `t_len` of them. Integers are in the byte order of the
+//! machine, as everywhere in a PostgreSQL data file. Buffers need no alignment.
 
 use std::mem::MaybeUninit;
 
 use super::cipher::{Cipher, CipherError, Iv, Tag, IV_LEN, TAG_LEN};
 
-/// Bytes that stay in the clear: `offsetof(HeapTupleHeaderData, t_infomask2)`, that is `t_choice` and `t_ctid`.
+/// Bytes that stay in the clear: `offsetof(HeapTupleHeaderData, t_infomask2)`, that is `t_choice`
+/// and `t_ctid`.
 pub const HEADER_CLEAR: usize = INFOMASK2_OFFSET;
 /// `offsetof(HeapTupleHeaderData, t_infomask2)`
 pub const INFOMASK2_OFFSET: usize = 18;
@@ -29,10 +32,11 @@ pub const INFOMASK2_OFFSET: usize = 18;
 pub const INFOMASK_OFFSET: usize = 20;
 /// `offsetof(HeapTupleHeaderData, t_hoff)`
 pub const HOFF_OFFSET: usize = 22;
-/// `offsetof(HeapTupleHeaderData, t_bits)` (`SizeofHeapTupleHeader`): without null bitmap a pad byte, here G.
+/// `offsetof(HeapTupleHeaderData, t_bits)` (`SizeofHeapTupleHeader`): without null bitmap a pad
+/// byte, here G.
 pub const GENERATION_OFFSET: usize = 23;
-/// Where the payload begins, the `t_hoff` of every stored row: `MAXALIGN(SizeofHeapTupleHeader)`, with no null bitmap
-/// and with 8-byte alignment, as on all 64-bit platforms.
+/// Where the payload begins, the `t_hoff` of every stored row: `MAXALIGN(SizeofHeapTupleHeader)`,
+/// with no null bitmap and with 8-byte alignment, as on all 64-bit platforms.
 pub const DATA_OFFSET: usize = 24;
 
 /// Bytes that a stored row is longer than the same row on heap.
@@ -95,7 +99,8 @@ pub const fn plain_len(stored_len: usize) -> Option<usize> {
     }
 }
 
-/// The low byte of the key generation under which `stored` was written; None if it is not a stored row.
+/// The low byte of the key generation under which `stored` was written; None if it is not a stored
+/// row.
 #[inline]
 pub fn generation_byte(stored: &[u8]) -> Option<u8> {
     split(stored).map(|row| row.header[GENERATION_OFFSET])
@@ -109,12 +114,12 @@ pub fn has_external(stored: &[u8]) -> bool {
 
 /// Encrypts the tuple `plain` into `out`, which takes [`stored_len`]`(plain.len())` bytes.
 ///
-/// `iv` is fresh; `generation` is the low byte of the generation of `cipher`'s key; `has_external` says that the tuple
-/// holds pointers to out-of-line values. The transaction bits of the stored header are those of `plain`.
-/// On success all of `out` is initialised.
+/// `iv` is fresh; `generation` is the low byte of the generation of `cipher`'s key; `has_external`
+/// says that the tuple holds pointers to out-of-line values. The transaction bits of the stored
+/// header are those of `plain`. On success all of `out` is initialised.
 ///
-/// Errors: [`CipherError::BufferLength`] if `out` has another length or `plain` is shorter than [`MIN_PLAIN_LEN`];
-/// [`CipherError::MessageTooLong`]; [`CipherError::Library`].
+/// Errors: [`CipherError::BufferLength`] if `out` has another length or `plain` is shorter than
+/// [`MIN_PLAIN_LEN`]; [`CipherError::MessageTooLong`]; [`CipherError::Library`].
 #[inline]
 pub fn seal(
     cipher: &mut Cipher,
@@ -152,8 +157,9 @@ pub fn seal(
 
 /// Decrypts the row `stored` into `out`, which takes [`plain_len`]`(stored.len())` bytes.
 ///
-/// The clear part of the header and the transaction bits of both infomasks come from `stored`, the rest is what was
-/// sealed. On success all of `out` is initialised; on failure it holds no plaintext.
+/// The clear part of the header and the transaction bits of both infomasks come from `stored`, the
+/// rest is what was sealed. On success all of `out` is initialised; on failure it holds no
+/// plaintext.
 ///
 /// Errors: all of [`RowError`].
 #[inline]
@@ -164,6 +170,7 @@ pub fn open(
 ) -> Result<(), RowError> {
     const WRONG: RowError = RowError::Cipher(CipherError::BufferLength);
     let row = split(stored).ok_or(RowError::NotEncrypted)?;
+    let (clear, _) = stored.split_first_chunk().ok_or(RowError::NotEncrypted)?;
     let (clear_out, sealed_out) = out.split_first_chunk_mut::<HEADER_CLEAR>().ok_or(WRONG)?;
 
     cipher.decrypt(row.iv, &[], row.ciphertext, row.tag, sealed_out)?;
@@ -177,12 +184,11 @@ pub fn open(
     let infomask2 = merge(read_u16(&sealed, 0), INFOMASK2_OFFSET, HEAP2_XACT_MASK);
     let infomask = merge(read_u16(&sealed, 2), INFOMASK_OFFSET, HEAP_XACT_MASK);
 
+    put(clear_out, clear);
     let mut masks = [0; 4];
     write_u16(&mut masks, 0, infomask2);
     write_u16(&mut masks, 2, infomask);
     put(masks_out, &masks);
-    let (clear, _) = stored.split_first_chunk().ok_or(RowError::NotEncrypted)?;
-    put(clear_out, clear);
     Ok(())
 }
 

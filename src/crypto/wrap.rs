@@ -1,8 +1,10 @@
 //! A data key wrapped under the key-encryption key (KEK) of the `file` provider.
 //!
 //! ```text
-//! | version = 1 (1) | IV (12) | ciphertext (32) | GCM tag (16) |     61 bytes; AAD: the 16-byte key id
+//! | version = 1 (1) | IV (12) | ciphertext (32) | GCM tag (16) |      61 bytes
 //! ```
+//!
+//! The AAD is the 16-byte id of the data key.
 
 use std::mem::MaybeUninit;
 
