@@ -1,23 +1,48 @@
 //! The keys of a database: the ring of data keys, the map that backends share, and the providers that unwrap them.
+//! `README.md` beside this file says how they work together.
+//!
+//! | file             | what it does                                                    | when it runs             |
+//! |------------------|-----------------------------------------------------------------|--------------------------|
+//! | `rows.rs`        | seals and opens rows                                            | every row                |
+//! | `cache.rs`       | ciphers by relation, purpose and data key                       | every row                |
+//! | `ring.rs`        | this backend's copy of the key table                            | every row                |
+//! | `load.rs`        | reads the key table into the ring; when that is due             | after a rotation         |
+//! | `generations.rs` | the current generation; makes the first and the next            | each statement; seldom   |
+//! | `table.rs`       | `vault_tde.data_keys`: finds, reads and writes its rows         | after a rotation         |
+//! | `shared.rs`      | unwrapped data keys in shared memory                            | a backend's first access |
+//! | `provider.rs`    | wraps and unwraps data keys; `file.rs` is the only kind yet     | once a data key          |
+//! | `settings.rs`    | the variables of the configuration parameters                   |                          |
 
-use crate::pg::Oid;
+mod cache;
+mod file;
+mod generations;
+mod load;
+pub mod provider;
+mod ring;
+mod rows;
+pub mod settings;
+pub mod shared;
+mod table;
 
-/// Why a stored row could not be decrypted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenError {
-    /// The bytes do not have the form of a stored row.
-    NotEncrypted,
-    /// The row names a generation that the key ring does not hold.
-    UnknownGeneration(u8),
-    /// The row does not authenticate: altered bytes, or another key.
-    Authentication,
+use crate::crypto::IvPool;
+use crate::pg::BackendCell;
+
+pub use generations::{ensure_first_generation, holds, obtain, prepare, rotate, survey};
+pub use rows::{open_row, open_row_held, seal_row, OpenError};
+
+/// What this backend holds of the keys.
+struct Backend {
+    ring: ring::Ring,
+    ciphers: cache::CipherCache,
+    ivs: IvPool,
 }
 
-/// Decrypts a stored row of the relation `oid` (`pg::rel::key_oid`) to `out`, which has room for the plaintext tuple.
-/// May read the key table, so it may raise an ERROR.
-///
-/// # Safety
-/// `out` must have room for `crypto::row::plain_len(stored.len())` bytes.
-pub unsafe fn open_row(_oid: Oid, _stored: &[u8], _out: *mut u8) -> Result<usize, OpenError> {
-    todo!()
+/// No reference into it lives across a call of PostgreSQL that may process invalidations or raise.
+static BACKEND: BackendCell<Backend> =
+    BackendCell::new(Backend { ring: ring::Ring::new(), ciphers: cache::CipherCache::new(), ivs: IvPool::new() });
+
+/// What `_PG_init` does for the keys.
+pub fn register() {
+    shared::register();
+    load::register();
 }
