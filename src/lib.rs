@@ -29,5 +29,13 @@ pg_callback! {
         }
         sql::guc::define();
         keys::register();
+        heap::register();
+    }
+}
+
+pg_function! {
+    /// `vault_tde.encrypted_heap_handler(internal) returns table_am_handler`
+    fn encrypted_heap_handler[pg_finfo_encrypted_heap_handler](_call) {
+        heap::routine() as pg::Datum
     }
 }

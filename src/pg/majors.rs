@@ -11,3 +11,99 @@ pub unsafe fn logical_wal() -> bool {
     // SAFETY: a plain variable, set at server start (19: may change while the server runs, through XLogLogicalInfo).
     unsafe { sys::wal_level >= sys::WAL_LEVEL_LOGICAL as i32 }
 }
+
+/// Defines the slot callback `copy_minimal_tuple` as `$name`: `$force(slot)`, then heapam's own through `$heap_op!`. 18
+/// added an argument.
+#[macro_export]
+macro_rules! copy_minimal_tuple_callback {
+    ($name:ident, $force:path, $heap_op:ident) => {
+        #[cfg(pg17)]
+        $crate::pg_callback! {
+            fn $name(slot: *mut $crate::pg::sys::TupleTableSlot) -> $crate::pg::sys::MinimalTuple {
+                // SAFETY: called with a slot of ours, which holds a tuple once forced.
+                unsafe {
+                    $force(slot);
+                    $heap_op!(copy_minimal_tuple(slot))
+                }
+            }
+        }
+        #[cfg(not(pg17))]
+        $crate::pg_callback! {
+            fn $name(slot: *mut $crate::pg::sys::TupleTableSlot, extra: $crate::pg::sys::Size)
+                -> $crate::pg::sys::MinimalTuple {
+                // SAFETY: called with a slot of ours, which holds a tuple once forced.
+                unsafe {
+                    $force(slot);
+                    $heap_op!(copy_minimal_tuple(slot, extra))
+                }
+            }
+        }
+    };
+}
+
+/// Defines the table AM callback `scan_bitmap_next_tuple` as `$name`: heapam's own, filling `$raw_of(slot)`, then
+/// `$publish(scan, slot, found)`. In 17 the page comes from `scan_bitmap_next_block` (heapam's own), since 18 the
+/// callback finds it itself.
+#[macro_export]
+macro_rules! scan_bitmap_next_tuple_callback {
+    ($name:ident, $heapam:path, $raw_of:path, $publish:path) => {
+        #[cfg(pg17)]
+        $crate::pg_callback! {
+            pub fn $name(
+                scan: $crate::pg::sys::TableScanDesc,
+                page: *mut $crate::pg::sys::TBMIterateResult,
+                slot: *mut $crate::pg::sys::TupleTableSlot,
+            ) -> bool {
+                // SAFETY: the contract of the callback; heapam fills the raw slot.
+                unsafe {
+                    let found = $heapam().scan_bitmap_next_tuple.unwrap_unchecked()(scan, page, $raw_of(slot));
+                    $publish(scan, slot, found)
+                }
+            }
+        }
+        #[cfg(not(pg17))]
+        $crate::pg_callback! {
+            pub fn $name(
+                scan: $crate::pg::sys::TableScanDesc,
+                slot: *mut $crate::pg::sys::TupleTableSlot,
+                recheck: *mut bool,
+                lossy_pages: *mut u64,
+                exact_pages: *mut u64,
+            ) -> bool {
+                // SAFETY: the contract of the callback; heapam fills the raw slot.
+                unsafe {
+                    let found = $heapam().scan_bitmap_next_tuple.unwrap_unchecked()(
+                        scan,
+                        $raw_of(slot),
+                        recheck,
+                        lossy_pages,
+                        exact_pages,
+                    );
+                    $publish(scan, slot, found)
+                }
+            }
+        }
+    };
+}
+
+/// The fixed part of a Bitmapset of `nwords` words.
+pub const fn bitmapset(nwords: i32) -> sys::Bitmapset {
+    sys::Bitmapset { type_: sys::T_Bitmapset, nwords, words: sys::__IncompleteArrayField::new() }
+}
+
+/// `TupleDescAttr(desc, i)`
+///
+/// # Safety
+/// `i` must be below the descriptor's natts.
+#[inline]
+pub unsafe fn attribute(desc: sys::TupleDesc, i: usize) -> sys::Form_pg_attribute {
+    // SAFETY: the caller's promise.
+    #[cfg(pg17)]
+    unsafe {
+        (*desc).attrs.as_mut_ptr().add(i)
+    }
+    #[cfg(not(pg17))]
+    unsafe {
+        sys::TupleDescAttr(desc, i as core::ffi::c_int)
+    }
+}

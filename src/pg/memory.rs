@@ -68,6 +68,12 @@ impl Scratch {
         self.data
     }
 
+    /// The block that `reserve` gave last; null if none.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.data
+    }
+
     #[cold]
     fn grow(&mut self, context: MemoryContext, len: usize) {
         let capacity = len.next_power_of_two().max(1024);
