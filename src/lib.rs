@@ -2,6 +2,7 @@
 //! This file holds the library's doors and nothing else.
 
 mod crypto;
+mod decode;
 mod heap;
 mod keys;
 mod pg;
@@ -44,5 +45,15 @@ pg_function! {
     /// `vault_tde.encrypted_heap_handler(internal) returns table_am_handler`
     fn encrypted_heap_handler[pg_finfo_encrypted_heap_handler](_call) {
         heap::routine() as pg::Datum
+    }
+}
+
+
+pg_callback! {
+    /// The output plugin's door: called once for each decoding session.
+    #[no_mangle]
+    pub fn _PG_output_plugin_init(table: *mut sys::OutputPluginCallbacks) {
+        // SAFETY: logical decoding passes its table of callbacks.
+        unsafe { decode::init(table) }
     }
 }
