@@ -10,11 +10,11 @@ use core::ptr;
 use super::identity;
 use super::txn::is_dml;
 use crate::heap::{self, row};
+use crate::pg::guard;
 use crate::pg::memory::cleanse;
 use crate::pg::rel::{self, Relation};
 use crate::pg::sys::{self, ReorderBufferChange};
 use crate::pg::tuple::HeapTuple;
-use crate::pg::{guard, Oid};
 
 /// The most copies that a change needs: new row, old row, key.
 const MAX_COPIES: usize = 3;
@@ -62,14 +62,13 @@ pub unsafe fn with_plaintext(relation: Relation, change: *mut ReorderBufferChang
 unsafe fn decrypt(relation: Relation, swapped: *mut Swapped) {
     // SAFETY: called by `with_plaintext`, whose frame `swapped` is in; the stored tuples stay in place.
     unsafe {
-        let key_oid = rel::key_oid(relation);
         let tuples = &raw mut (*(*swapped).change).data.tp;
         if !(*swapped).new.is_null() {
             // the values of out-of-line columns will be given to the row here
-            (*tuples).newtuple = open(key_oid, (*swapped).new, &raw mut (*swapped).copies[0]);
+            (*tuples).newtuple = open(relation, (*swapped).new, &raw mut (*swapped).copies[0]);
         }
         if !(*swapped).old.is_null() {
-            let row = open(key_oid, (*swapped).old, &raw mut (*swapped).copies[1]);
+            let row = open(relation, (*swapped).old, &raw mut (*swapped).copies[1]);
             let logged = identity::project(relation, row);
             if !logged.is_null() && logged != row {
                 (*swapped).copies[2] = ((*logged).t_data.cast(), (*logged).t_len as usize);
@@ -81,13 +80,18 @@ unsafe fn decrypt(relation: Relation, swapped: *mut Swapped) {
 
 /// Decrypts `stored` into a block of the current memory context, and notes the block in `copy` before there is anything
 /// in it to be cleansed.
-unsafe fn open(key_oid: Oid, stored: HeapTuple, copy: *mut (*mut c_void, usize)) -> HeapTuple {
+unsafe fn open(relation: Relation, stored: HeapTuple, copy: *mut (*mut c_void, usize)) -> HeapTuple {
     // SAFETY: the stored tuple is valid; palloc's blocks are MAXALIGNed, and this one is as long as open_into asks for.
     unsafe {
         let len = row::open_size((*stored).t_len);
         let block = sys::palloc(len);
         *copy = (block, len);
-        row::open_into(key_oid, stored, block.cast())
+        // a tuple of WAL does not say which table it is of, and the errors are to name that
+        let mut named = *stored;
+        named.t_tableOid = rel::oid(relation);
+        let plain = row::open_into(rel::key_oid(relation), &mut named, block.cast());
+        (*plain).t_tableOid = (*stored).t_tableOid;
+        plain
     }
 }
 

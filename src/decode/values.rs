@@ -6,7 +6,7 @@
 
 use core::ffi::{c_char, CStr};
 
-const PREFIX: &CStr = c"pg_vault_tde";
+use crate::toast::message::PREFIX;
 
 /// Whether a message is ours, and so is not to be passed on.
 ///
