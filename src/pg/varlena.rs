@@ -97,8 +97,12 @@ pub fn external_is_compressed(pointer: &sys::varatt_external) -> bool {
 
 /// A new on-disk TOAST pointer in the current memory context.
 pub fn new_pointer(rawsize: i32, extinfo: u32, value_id: Oid, toast_oid: Oid) -> Datum {
-    let pointer =
-        sys::varatt_external { va_rawsize: rawsize, va_extinfo: extinfo, va_valueid: value_id, va_toastrelid: toast_oid };
+    let pointer = sys::varatt_external {
+        va_rawsize: rawsize,
+        va_extinfo: extinfo,
+        va_valueid: value_id,
+        va_toastrelid: toast_oid,
+    };
     // SAFETY: palloc gives POINTER_SIZE bytes; the struct is written unaligned behind the two header bytes.
     unsafe {
         let datum: *mut u8 = sys::palloc(POINTER_SIZE).cast();
