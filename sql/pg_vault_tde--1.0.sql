@@ -36,6 +36,11 @@ CREATE FUNCTION vault_tde.encrypted_heap_handler(internal) RETURNS table_am_hand
 CREATE ACCESS METHOD encrypted_heap TYPE TABLE HANDLER vault_tde.encrypted_heap_handler;
 COMMENT ON ACCESS METHOD encrypted_heap IS 'heap table access method whose rows are encrypted';
 
+CREATE FUNCTION vault_tde.encrypted_toast_handler(internal) RETURNS table_am_handler
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+CREATE ACCESS METHOD encrypted_toast TYPE TABLE HANDLER vault_tde.encrypted_toast_handler;
+COMMENT ON ACCESS METHOD encrypted_toast IS 'for the TOAST tables of encrypted tables only';
+
 CREATE FUNCTION vault_tde.rotate_key() RETURNS int
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'vault_tde_rotate_key';
 COMMENT ON FUNCTION vault_tde.rotate_key() IS 'makes a new data key, which encrypts from the commit on; returns its generation';

@@ -2,10 +2,12 @@
 //! This file holds the library's doors and nothing else.
 
 mod crypto;
+mod decode;
 mod heap;
 mod keys;
 mod pg;
 mod sql;
+mod toast;
 
 use pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
 use pg::sys;
@@ -30,12 +32,28 @@ pg_callback! {
         sql::guc::define();
         keys::register();
         heap::register();
+        toast::routine::register();
     }
 }
 
 pg_function! {
+    /// `vault_tde.encrypted_toast_handler(internal) returns table_am_handler`
+    fn encrypted_toast_handler[pg_finfo_encrypted_toast_handler](_call) {
+        toast::routine::routine() as pg::Datum
+    }
+
     /// `vault_tde.encrypted_heap_handler(internal) returns table_am_handler`
     fn encrypted_heap_handler[pg_finfo_encrypted_heap_handler](_call) {
         heap::routine() as pg::Datum
+    }
+}
+
+
+pg_callback! {
+    /// The output plugin's door: called once for each decoding session.
+    #[no_mangle]
+    pub fn _PG_output_plugin_init(table: *mut sys::OutputPluginCallbacks) {
+        // SAFETY: logical decoding passes its table of callbacks.
+        unsafe { decode::init(table) }
     }
 }

@@ -12,12 +12,15 @@ use crate::pg::Oid;
 pub enum Purpose {
     /// Rows of a table.
     Heap,
+    /// Chunks of a TOAST table.
+    Toast,
 }
 
 impl Purpose {
     const fn label(self) -> &'static [u8] {
         match self {
             Purpose::Heap => kdf::LABEL_HEAP,
+            Purpose::Toast => kdf::LABEL_TOAST,
         }
     }
 }

@@ -47,36 +47,6 @@ fn current() -> Option<usize> {
     unsafe { (*BACKEND.as_ptr()).ring.current() }
 }
 
-/// Whether a row of a generation with this low byte can be opened without reading the key table or calling a provider.
-pub fn holds(generation_byte: u8) -> bool {
-    // SAFETY: the borrow ends with this function, which calls nothing outside the ring.
-    let ring = unsafe { &(*BACKEND.as_ptr()).ring };
-    ring.newest(generation_byte).and_then(|index| ring.key(index)).is_some_and(|key| key.dek.is_some())
-}
-
-/// Does what it can to make [`holds`] true: reads the key table and calls the provider, whose ERROR it raises.
-pub fn obtain(generation_byte: u8) {
-    // SAFETY: callers are in a transaction.
-    unsafe {
-        if newest(generation_byte).is_none() {
-            load::load();
-        }
-        if newest(generation_byte).is_none() {
-            load::load_uncommitted(generation_byte);
-        }
-        let mut next = newest(generation_byte);
-        while let Some(index) = next {
-            load::unwrap(index);
-            next = (*BACKEND.as_ptr()).ring.older(index);
-        }
-    }
-}
-
-fn newest(generation_byte: u8) -> Option<usize> {
-    // SAFETY: the borrow ends with this statement.
-    unsafe { (*BACKEND.as_ptr()).ring.newest(generation_byte) }
-}
-
 /// Makes generation 1 in the current transaction if the database has no data key. For the table access method, when a
 /// relation with encrypted storage is created. A pg_upgrade brings the old keys along, so nothing is made during one.
 pub fn ensure_first_generation() {

@@ -3,7 +3,7 @@
 //!
 //! | file             | what it does                                                    | when it runs             |
 //! |------------------|-----------------------------------------------------------------|--------------------------|
-//! | `rows.rs`        | seals and opens rows                                            | every row                |
+//! | `rows.rs`        | seals and opens rows and chunks                                 | every row                |
 //! | `cache.rs`       | ciphers by relation, purpose and data key                       | every row                |
 //! | `ring.rs`        | this backend's copy of the key table                            | every row                |
 //! | `load.rs`        | reads the key table into the ring; when that is due             | after a rotation         |
@@ -27,8 +27,8 @@ mod table;
 use crate::crypto::IvPool;
 use crate::pg::BackendCell;
 
-pub use generations::{ensure_first_generation, holds, obtain, prepare, rotate, survey};
-pub use rows::{open_row, open_row_held, seal_row, OpenError};
+pub use generations::{ensure_first_generation, rotate, survey};
+pub use rows::{open_chunk, open_row, seal_chunk, seal_row, OpenError};
 
 /// What this backend holds of the keys.
 struct Backend {

@@ -1,4 +1,4 @@
-//! Rows sealed and opened: what runs for every row of an encrypted table.
+//! Rows and chunks sealed and opened: what runs for every row of an encrypted table.
 //!
 //! The warm path looks into the ring and the cipher cache and does nothing else: no allocation, no call of PostgreSQL.
 //! It does not ask whether the ring is fresh when it opens a row, since a row that authenticates was sealed under just
@@ -9,8 +9,9 @@ use core::mem::MaybeUninit;
 
 use super::cache::Purpose;
 use super::{generations, load, Backend, BACKEND};
+use crate::crypto::chunk::{self, ChunkError};
 use crate::crypto::row::{self, RowError};
-use crate::crypto::{Cipher, CipherError};
+use crate::crypto::{Cipher, CipherError, Iv};
 use crate::pg::error::INTERNAL_ERROR;
 use crate::pg::{sys, Oid};
 use crate::pg_error;
@@ -39,31 +40,131 @@ enum Miss {
     Broken(&'static str),
 }
 
+/// A stored form: how ciphertext of one kind is laid out, and which key it is under.
+trait Form: Copy {
+    const PURPOSE: Purpose;
+    /// The low byte of the generation; None if the bytes are not of this form.
+    fn generation_byte(stored: &[u8]) -> Option<u8>;
+    /// The length of the plaintext; None as above.
+    fn plain_len(stored_len: usize) -> Option<usize>;
+    fn stored_len(plain_len: usize) -> usize;
+    fn seal(
+        self,
+        cipher: &mut Cipher,
+        iv: &Iv,
+        generation: u8,
+        plain: &[u8],
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<(), CipherError>;
+    fn open(self, cipher: &mut Cipher, stored: &[u8], out: &mut [MaybeUninit<u8>]) -> Result<(), RowError>;
+}
+
+/// A row of a table.
+#[derive(Clone, Copy)]
+struct Row {
+    /// for sealing only: the row points to out-of-line values
+    has_external: bool,
+}
+
+impl Form for Row {
+    const PURPOSE: Purpose = Purpose::Heap;
+
+    #[inline]
+    fn generation_byte(stored: &[u8]) -> Option<u8> {
+        row::generation_byte(stored)
+    }
+
+    #[inline]
+    fn plain_len(stored_len: usize) -> Option<usize> {
+        row::plain_len(stored_len)
+    }
+
+    #[inline]
+    fn stored_len(plain_len: usize) -> usize {
+        row::stored_len(plain_len)
+    }
+
+    #[inline]
+    fn seal(
+        self,
+        cipher: &mut Cipher,
+        iv: &Iv,
+        generation: u8,
+        plain: &[u8],
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<(), CipherError> {
+        row::seal(cipher, iv, generation, self.has_external, plain, out)
+    }
+
+    #[inline]
+    fn open(self, cipher: &mut Cipher, stored: &[u8], out: &mut [MaybeUninit<u8>]) -> Result<(), RowError> {
+        row::open(cipher, stored, out)
+    }
+}
+
+/// A piece of an out-of-line value: (value id, sequence number).
+#[derive(Clone, Copy)]
+struct Chunk(u32, u32);
+
+impl Form for Chunk {
+    const PURPOSE: Purpose = Purpose::Toast;
+
+    fn generation_byte(stored: &[u8]) -> Option<u8> {
+        chunk::generation_byte(stored)
+    }
+
+    fn plain_len(stored_len: usize) -> Option<usize> {
+        chunk::plain_len(stored_len)
+    }
+
+    fn stored_len(plain_len: usize) -> usize {
+        plain_len + chunk::CHUNK_OVERHEAD
+    }
+
+    fn seal(
+        self,
+        cipher: &mut Cipher,
+        iv: &Iv,
+        generation: u8,
+        plain: &[u8],
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<(), CipherError> {
+        chunk::seal(cipher, iv, generation, (self.0, self.1), plain, out)
+    }
+
+    fn open(self, cipher: &mut Cipher, stored: &[u8], out: &mut [MaybeUninit<u8>]) -> Result<(), RowError> {
+        chunk::open(cipher, (self.0, self.1), stored, out).map_err(|problem| match problem {
+            ChunkError::NotEncrypted => RowError::NotEncrypted,
+            ChunkError::Authentication => RowError::Authentication,
+            ChunkError::Cipher(error) => RowError::Cipher(error),
+        })
+    }
+}
+
 /// Decrypts a stored row of the relation `oid` (`pg::rel::key_oid`) to `out`, which has room for the plaintext tuple, and
-/// returns the tuple's length. May read the key table and call the key provider, so it may raise an ERROR; where that is
-/// not possible, because a buffer lock is held, use [`open_row_held`].
+/// returns the tuple's length. May read the key table and call the key provider, so it may raise an ERROR.
 ///
 /// # Safety
 /// In a transaction. `out` must have room for `crypto::row::plain_len(stored.len())` bytes.
 #[inline]
 pub unsafe fn open_row(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
     // SAFETY: the caller's promise.
-    match unsafe { open(oid, stored, out) } {
-        Ok(len) => Ok(len),
-        // SAFETY: the caller's promise.
-        Err(miss) => unsafe { open_slowly(miss, oid, stored, out) },
-    }
+    unsafe { open_or_reload(Row { has_external: false }, oid, stored, out) }
 }
 
-/// [`open_row`] without any access to catalogs, tables or providers: a key that this backend does not hold is an
-/// `UnknownGeneration`. See [`super::holds`] and [`super::obtain`].
+/// Decrypts a stored chunk, piece `seq` of value `value_id`, of the TOAST table `oid` (`toast::key_oid`) to `out`, and
+/// returns the piece's length. As for [`open_row`].
 ///
 /// # Safety
-/// As for [`open_row`], but for the transaction.
-#[inline]
-pub unsafe fn open_row_held(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+/// In a transaction. `out` must have room for `crypto::chunk::plain_len(stored.len())` bytes.
+pub unsafe fn open_chunk(
+    oid: Oid,
+    (value_id, seq): (u32, u32),
+    stored: &[u8],
+    out: *mut u8,
+) -> Result<usize, OpenError> {
     // SAFETY: the caller's promise.
-    unsafe { open(oid, stored, out) }.map_err(|miss| error(miss, stored))
+    unsafe { open_or_reload(Chunk(value_id, seq), oid, stored, out) }
 }
 
 /// Encrypts the tuple `plain` (the bytes from `t_data` on) of the relation `oid` under the current generation to `out`.
@@ -74,16 +175,32 @@ pub unsafe fn open_row_held(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usi
 /// In a transaction. `out` must have room for `crypto::row::stored_len(plain.len())` bytes.
 #[inline]
 pub unsafe fn seal_row(oid: Oid, has_external: bool, plain: &[u8], out: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { seal_or_raise(Row { has_external }, oid, plain, out) }
+}
+
+/// Encrypts piece `seq` of value `value_id` of the TOAST table `oid` under the current generation to `out`. As for
+/// [`seal_row`].
+///
+/// # Safety
+/// In a transaction. `out` must have room for `plain.len() + CHUNK_OVERHEAD` bytes.
+pub unsafe fn seal_chunk(oid: Oid, (value_id, seq): (u32, u32), plain: &[u8], out: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { seal_or_raise(Chunk(value_id, seq), oid, plain, out) }
+}
+
+#[inline]
+unsafe fn seal_or_raise<F: Form>(form: F, oid: Oid, plain: &[u8], out: *mut u8) {
     generations::prepare();
     // SAFETY: the caller's promise; nothing in `seal` comes back to the backend's state.
-    let sealed = unsafe { seal(&mut *BACKEND.as_ptr(), oid, has_external, plain, out) };
+    let sealed = unsafe { seal(&mut *BACKEND.as_ptr(), form, oid, plain, out) };
     if let Err(miss) = sealed {
         raise_not_sealed(miss);
     }
 }
 
 #[inline]
-unsafe fn seal(backend: &mut Backend, oid: Oid, has_external: bool, plain: &[u8], out: *mut u8) -> Result<(), Miss> {
+unsafe fn seal<F: Form>(backend: &mut Backend, form: F, oid: Oid, plain: &[u8], out: *mut u8) -> Result<(), Miss> {
     // SAFETY: a variable that is set once when the process starts.
     let pid = unsafe { sys::MyProcPid };
     // SAFETY: pointer and length of a slice; pg_strong_random raises nothing.
@@ -91,24 +208,33 @@ unsafe fn seal(backend: &mut Backend, oid: Oid, has_external: bool, plain: &[u8]
     let iv =
         backend.ivs.next(pid, fill).map_err(|_| Miss::Broken("could not generate random initialisation vectors"))?;
     let current = backend.ring.current().ok_or(Miss::NoKey)?;
-    let (cipher, generation) = cipher(backend, oid, Purpose::Heap, current)?;
-    // SAFETY: the caller of `seal_row` promises the room.
-    let out = unsafe { output(out, row::stored_len(plain.len())) };
-    row::seal(cipher, &iv, generation as u8, has_external, plain, out)
-        .map_err(|_| Miss::Broken("OpenSSL could not encrypt a row"))
+    let (cipher, generation) = cipher(backend, oid, F::PURPOSE, current)?;
+    // SAFETY: the caller of the sealing function promises the room.
+    let out = unsafe { output(out, F::stored_len(plain.len())) };
+    form.seal(cipher, &iv, generation as u8, plain, out).map_err(|_| Miss::Broken("OpenSSL could not encrypt a row"))
 }
 
-/// Opens a row with what this backend holds.
 #[inline]
-unsafe fn open(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, Miss> {
-    let byte = row::generation_byte(stored).ok_or(Miss::NotEncrypted)?;
-    let len = row::plain_len(stored.len()).ok_or(Miss::NotEncrypted)?;
+unsafe fn open_or_reload<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    // SAFETY: the caller's promise.
+    match unsafe { open(form, oid, stored, out) } {
+        Ok(len) => Ok(len),
+        // SAFETY: the caller's promise.
+        Err(miss) => unsafe { open_slowly(miss, form, oid, stored, out) },
+    }
+}
+
+/// Opens a row or chunk with what this backend holds.
+#[inline]
+unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, Miss> {
+    let byte = F::generation_byte(stored).ok_or(Miss::NotEncrypted)?;
+    let len = F::plain_len(stored.len()).ok_or(Miss::NotEncrypted)?;
     // SAFETY: nothing in here comes back to the backend's state; the caller promises the room.
     let (backend, out) = unsafe { (&mut *BACKEND.as_ptr(), output(out, len)) };
     let mut index = backend.ring.newest(byte).ok_or(Miss::NoKey)?;
     loop {
-        let (cipher, _) = cipher(backend, oid, Purpose::Heap, index)?;
-        match row::open(cipher, stored, out) {
+        let (cipher, _) = cipher(backend, oid, F::PURPOSE, index)?;
+        match form.open(cipher, stored, out) {
             Ok(()) => return Ok(len),
             Err(RowError::NotEncrypted) => return Err(Miss::NotEncrypted),
             Err(RowError::Cipher(CipherError::Authentication) | RowError::Authentication) => {
@@ -146,12 +272,18 @@ unsafe fn output<'a>(out: *mut u8, len: usize) -> &'a mut [MaybeUninit<u8>] {
 /// After a miss: unwraps what is wrapped, reads the key table again, and at last asks for keys that are not committed.
 #[cold]
 #[inline(never)]
-unsafe fn open_slowly(mut miss: Miss, oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+unsafe fn open_slowly<F: Form>(
+    mut miss: Miss,
+    form: F,
+    oid: Oid,
+    stored: &[u8],
+    out: *mut u8,
+) -> Result<usize, OpenError> {
     let (mut reloaded, mut searched) = (false, false);
     loop {
         // SAFETY: in a transaction, as the caller of `open_row` promises.
         unsafe {
-            match (miss, row::generation_byte(stored)) {
+            match (miss, F::generation_byte(stored)) {
                 (Miss::Wrapped(index), _) => load::unwrap(index),
                 (Miss::NoKey | Miss::Authentication, Some(_)) if !reloaded => {
                     reloaded = true;
@@ -160,12 +292,12 @@ unsafe fn open_slowly(mut miss: Miss, oid: Oid, stored: &[u8], out: *mut u8) -> 
                 (Miss::NoKey | Miss::Authentication, Some(byte)) if !searched => {
                     searched = true;
                     if !load::load_uncommitted(byte) {
-                        return Err(error(miss, stored));
+                        return Err(error::<F>(miss, stored));
                     }
                 }
-                _ => return Err(error(miss, stored)),
+                _ => return Err(error::<F>(miss, stored)),
             }
-            match open(oid, stored, out) {
+            match open(form, oid, stored, out) {
                 Ok(len) => return Ok(len),
                 Err(next) => miss = next,
             }
@@ -175,12 +307,12 @@ unsafe fn open_slowly(mut miss: Miss, oid: Oid, stored: &[u8], out: *mut u8) -> 
 
 /// The miss as the caller sees it. Raises what is not the row's fault.
 #[cold]
-fn error(miss: Miss, stored: &[u8]) -> OpenError {
+fn error<F: Form>(miss: Miss, stored: &[u8]) -> OpenError {
     match miss {
         Miss::NotEncrypted => OpenError::NotEncrypted,
         Miss::Authentication => OpenError::Authentication,
         Miss::NoKey | Miss::Wrapped(_) => {
-            row::generation_byte(stored).map_or(OpenError::NotEncrypted, OpenError::UnknownGeneration)
+            F::generation_byte(stored).map_or(OpenError::NotEncrypted, OpenError::UnknownGeneration)
         }
         Miss::Broken(what) => pg_error!(INTERNAL_ERROR, "{what}"),
     }
