@@ -34,7 +34,6 @@
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "commands/progress.h"
-#include "commands/trigger.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "executor/tuptable.h"
