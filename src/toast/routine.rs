@@ -10,7 +10,7 @@ use crate::pg::error::WRONG_OBJECT_TYPE;
 use crate::pg::shadow::Shadow;
 use crate::pg::sizes::{TOAST_TUPLE_THRESHOLD, TUPLE_HEADER};
 use crate::pg::tuple::maxalign;
-use crate::pg::{heapam, majors, rel as relation, sys, BackendCell, Oid};
+use crate::pg::{heapam, majors, sys, BackendCell, Oid};
 use crate::{pg_callback, pg_error};
 
 static ROUTINE: BackendCell<MaybeUninit<sys::TableAmRoutine>> = BackendCell::new(MaybeUninit::uninit());
@@ -94,9 +94,7 @@ pg_callback! {
                 sys::IsToastNamespace((*class).relnamespace) || sys::isTempToastNamespace((*class).relnamespace);
             if (*class).relkind as u8 != sys::RELKIND_TOASTVALUE && !in_toast_schema {
                 pg_error!(
-                    WRONG_OBJECT_TYPE,
-                    "access method \"encrypted_toast\" cannot be used for table \"{}\"",
-                    relation::name(rel);
+                    WRONG_OBJECT_TYPE, "access method \"encrypted_toast\" cannot be used for an ordinary table";
                     detail: ("It is for the TOAST tables of encrypted tables only.");
                     hint: ("Use the access method \"encrypted_heap\".")
                 );
