@@ -32,6 +32,7 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
+#include "commands/progress.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"

@@ -5,6 +5,7 @@ mod crypto;
 mod heap;
 mod keys;
 mod pg;
+mod toast;
 
 use pg::sys;
 
@@ -21,10 +22,16 @@ pg_callback! {
     #[no_mangle]
     pub fn _PG_init() {
         heap::register();
+        toast::routine::register();
     }
 }
 
 pg_function! {
+    /// `vault_tde.encrypted_toast_handler(internal) returns table_am_handler`
+    fn encrypted_toast_handler[pg_finfo_encrypted_toast_handler](_call) {
+        toast::routine::routine() as pg::Datum
+    }
+
     /// `vault_tde.encrypted_heap_handler(internal) returns table_am_handler`
     fn encrypted_heap_handler[pg_finfo_encrypted_heap_handler](_call) {
         heap::routine() as pg::Datum

@@ -9,6 +9,7 @@
 //! | `cipher.rs` | AES-256-GCM of one key, OpenSSL contexts set up once    | every row         |
 //! | `iv.rs`     | random IVs, drawn in batches, never reused after fork   | every row written |
 //! | `row.rs`    | the stored-row format: a heap tuple in its disguise     | every row         |
+//! | `chunk.rs` | the stored form of a piece of an out-of-line value      | every chunk       |
 //! | `kdf.rs`    | HKDF-SHA256: from data key and OID to a relation's key  | once a relation   |
 //! | `wrap.rs`   | a data key wrapped under the key of the `file` provider | once a data key   |
 //!
@@ -20,12 +21,14 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod chunk;
 pub mod cipher;
 pub mod iv;
 pub mod kdf;
 pub mod row;
 pub mod wrap;
 
+pub use chunk::ChunkError;
 pub use cipher::{Cipher, CipherError, Iv, Key};
 pub use iv::{IvError, IvPool};
 pub use kdf::KdfError;

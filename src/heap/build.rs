@@ -10,11 +10,10 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
 
-use super::routine::heapam;
-use super::shadow::Shadow;
+use crate::pg::shadow::Shadow;
 use super::slot;
 use crate::pg::tuple::{clear, HeapTuple, TupleTableSlot};
-use crate::pg::{rel as relation, sys, Datum};
+use crate::pg::{heapam, rel as relation, sys, Datum};
 use crate::{pg_callback, pg_error};
 
 /// One index build: what the callbacks below need for each row.
@@ -42,7 +41,7 @@ impl Build {
                 context if context.is_null() => sys::MakePerTupleExprContext(estate),
                 context => context,
             };
-            let slot = new_slot(rel);
+            let slot = slot::new_slot(rel);
             (*econtext).ecxt_scantuple = slot;
             let predicate = sys::ExecPrepareQual((*info).ii_Predicate, estate);
             Self { rel, index, info, estate, econtext, predicate, slot, callback: None, callback_state: ptr::null_mut() }
@@ -91,12 +90,6 @@ impl Values {
     const fn new() -> Self {
         Self { datums: [0; sys::INDEX_MAX_KEYS as usize], nulls: [false; sys::INDEX_MAX_KEYS as usize] }
     }
-}
-
-/// A slot for plaintext rows of `rel`.
-unsafe fn new_slot(rel: sys::Relation) -> *mut TupleTableSlot {
-    // SAFETY: `rel` is open.
-    unsafe { sys::MakeSingleTupleTableSlot((*rel).rd_att, slot::ops()) }
 }
 
 /// The stored row in the slot whose `tts_tid` the datum points to.
@@ -198,15 +191,9 @@ pg_callback! {
         scan: sys::TableScanDesc,
     ) -> f64 {
         // SAFETY: the contract of the callback. heapam's heap_getnext() insists on its own routine in the scan's
-        // relation, hence the shadow; heapam ends a parallel scan itself, so there the shadow takes over the reference
-        // that the scan holds on the real relation.
+        // relation, hence the shadow.
         unsafe {
-            let shadow = Shadow::for_scan(rel);
-            if !scan.is_null() {
-                sys::RelationIncrementReferenceCount(shadow);
-                let begun_on = core::mem::replace(&mut (*scan).rs_rd, shadow);
-                sys::RelationDecrementReferenceCount(begun_on);
-            }
+            let shadow = Shadow::for_build(rel, scan);
             let mut build = Build::begin(rel, index, info);
             build.callback = callback;
             build.callback_state = callback_state;

@@ -5,10 +5,11 @@ mod build;
 mod carrier;
 mod changed;
 mod modify;
+mod old;
+mod rewrite;
 mod routine;
 pub mod row;
 mod scan;
-mod shadow;
 mod slot;
 
 pub use routine::routine;
@@ -35,10 +36,17 @@ pub fn register() {
     }
 }
 
+/// After an ERROR: cleanses and frees what rows on their way have left behind.
+fn forget_rows() {
+    old::forget();
+    rewrite::forget();
+    crate::toast::toaster::reset();
+}
+
 pg_callback! {
     fn at_xact_event(event: sys::XactEvent, _arg: *mut core::ffi::c_void) {
         if event == sys::XACT_EVENT_ABORT || event == sys::XACT_EVENT_PARALLEL_ABORT {
-            changed::forget_old_row();
+            forget_rows();
         }
     }
 
@@ -49,7 +57,7 @@ pg_callback! {
         _arg: *mut core::ffi::c_void,
     ) {
         if event == sys::SUBXACT_EVENT_ABORT_SUB {
-            changed::forget_old_row();
+            forget_rows();
         }
     }
 }

@@ -5,13 +5,17 @@ use core::mem::{size_of, zeroed};
 use core::ptr;
 
 use super::carrier::{Carrier, CARRIER_OPS};
-use super::changed;
+use super::changed::{self, Bitmaps};
+use super::old::OldRow;
 use super::row;
-use super::shadow::{set_log_old_row, set_modified, Shadow};
 use crate::pg::memory::Scratch;
+use crate::pg::shadow::{set_log_old_row, set_modified, Shadow};
 use crate::pg::tuple::{maxalign, HeapTuple, TupleTableSlot};
-use crate::pg::{rel as relation, sys, BackendCell};
+use crate::pg::{heapam, rel as relation, sys, BackendCell};
 use crate::pg_callback;
+use crate::toast::old::{cancel_old_values, send_old_values};
+use crate::toast::remove::{delete_values, kill_values};
+use crate::toast::toaster::{self, Toasted};
 
 /// `SpecTokenOffsetNumber`: what t_ctid's offset is while a speculative insertion is under way.
 const SPEC_TOKEN_OFFSET_NUMBER: u16 = 0xfffe;
@@ -39,16 +43,15 @@ impl Plain {
         }
     }
 
-    /// The tuple to encrypt: with values that lie out of line elsewhere brought in.
-    unsafe fn self_contained(&mut self, rel: sys::Relation) -> HeapTuple {
+    /// The row as it can be stored, in place of `old` (null for an insertion).
+    unsafe fn toast(&self, rel: sys::Relation, old: HeapTuple, options: i32) -> Toasted {
         // SAFETY: a valid tuple of rel's row type.
         unsafe {
-            if (*(*self.tuple).t_data).t_infomask & sys::HEAP_HASEXTERNAL as u16 == 0 {
-                return self.tuple;
+            if toaster::is_needed(self.tuple, old) {
+                toaster::toast(rel, self.tuple, old, options)
+            } else {
+                Toasted::unchanged(rel, self.tuple)
             }
-            let flat = sys::toast_flatten_tuple(self.tuple, (*rel).rd_att);
-            (*flat).t_tableOid = (*self.tuple).t_tableOid;
-            flat
         }
     }
 
@@ -76,8 +79,9 @@ unsafe fn insert(
 ) {
     // SAFETY: the contract of tuple_insert; the shadow lives on this frame for the one call.
     unsafe {
-        let mut plain = Plain::of(slot, rel);
-        let stored = row::seal(rel, plain.self_contained(rel));
+        let plain = Plain::of(slot, rel);
+        let toasted = plain.toast(rel, ptr::null_mut(), options);
+        let stored = row::seal(rel, toasted.tuple);
         let mut options = options;
         if let Some(token) = speculative {
             // HeapTupleHeaderSetSpeculativeToken()
@@ -91,6 +95,7 @@ unsafe fn insert(
         let shadow = space.on_stack(rel);
         sys::heap_insert(shadow, stored, cid, options, bistate);
         plain.finish(slot, stored);
+        toaster::reset();
     }
 }
 
@@ -144,20 +149,35 @@ pg_callback! {
     ) -> sys::TM_Result {
         // SAFETY: the contract of the callback; the shadow lives on this frame for the one call.
         unsafe {
-            let mut plain = Plain::of(slot, rel);
-            let new = plain.self_contained(rel);
-            let changed = changed::by_update(rel, otid, new);
-            let stored = row::seal(rel, new);
+            let plain = Plain::of(slot, rel);
+            let bitmaps = Bitmaps::of(rel);
+            let old = OldRow::fetch(rel, otid, !bitmaps.is_empty());
+            let changed = changed::by_update(rel, &old, plain.tuple, &bitmaps);
+            let sends_old_values = changed.log_old_row && old.has_external();
+            if sends_old_values {
+                send_old_values(rel, old.tuple, bitmaps.identity());
+            }
+            let toasted = plain.toast(rel, old.tuple, 0);
+            let stored = row::seal(rel, toasted.tuple);
             let mut space = Shadow::new();
             let shadow = space.on_stack(rel);
             set_modified(shadow, changed.modified);
             set_log_old_row(shadow, changed.log_old_row);
             let result =
                 sys::heap_update(shadow, otid, stored, cid, crosscheck, wait, failure, lockmode, update_indexes);
-            if result != sys::TM_Ok {
+            if result == sys::TM_Ok {
+                toasted.done();
+            } else {
                 *update_indexes = sys::TU_None;
+                toasted.undo();
+                if sends_old_values {
+                    cancel_old_values(rel, old.tuple, bitmaps.identity());
+                }
             }
             plain.finish(slot, stored);
+            old.forget();
+            bitmaps.free();
+            toaster::reset();
             result
         }
     }
@@ -174,13 +194,54 @@ pg_callback! {
     ) -> sys::TM_Result {
         // SAFETY: the contract of the callback; the shadow lives on this frame for the one call.
         unsafe {
-            let log_old_row = changed::delete_logs_old_row(rel);
+            let bitmaps = Bitmaps::of_identity(rel);
+            let old = OldRow::fetch(rel, tid, false);
+            let sends_old_values = bitmaps.log_deletes() && old.has_external();
+            if sends_old_values {
+                send_old_values(rel, old.tuple, bitmaps.identity());
+            }
             let mut space = Shadow::new();
             let shadow = space.on_stack(rel);
-            set_log_old_row(shadow, log_old_row);
-            sys::heap_delete(shadow, tid, cid, crosscheck, wait, failure, changing_partition)
+            set_log_old_row(shadow, bitmaps.log_deletes());
+            let result = sys::heap_delete(shadow, tid, cid, crosscheck, wait, failure, changing_partition);
+            if result == sys::TM_Ok {
+                if old.has_external() {
+                    delete_values(rel, old.tuple);
+                }
+            } else if sends_old_values {
+                cancel_old_values(rel, old.tuple, bitmaps.identity());
+            }
+            old.forget();
+            bitmaps.free();
+            result
         }
     }
+
+    /// A lost speculative insertion takes its out-of-line values with it.
+    pub fn tuple_complete_speculative(
+        rel: sys::Relation,
+        slot: *mut TupleTableSlot,
+        token: u32,
+        succeeded: bool,
+    ) {
+        // SAFETY: the contract of the callback: the slot's row was inserted speculatively by this command.
+        unsafe {
+            if !succeeded {
+                let row = OldRow::fetch(rel, &raw mut (*slot).tts_tid, false);
+                if row.has_external() {
+                    kill_values(rel, row.tuple);
+                }
+                row.forget();
+            }
+            heapam().tuple_complete_speculative.unwrap_unchecked()(rel, slot, token, succeeded);
+        }
+    }
+}
+
+/// A row of a batch: the slot's own, and what the toaster has made of it.
+struct Row {
+    plain: Plain,
+    to_store: HeapTuple,
 }
 
 /// Where the batches of [`insert_batch`] are built.
@@ -188,7 +249,7 @@ static BATCH: BackendCell<Scratch> = BackendCell::new(Scratch::new());
 
 /// heap_multi_insert() of the slots' rows: they are encrypted into one block, and carrier slots hand them to heapam.
 ///
-/// The block is laid out as: pointers to the plaintext tuples, pointers to the carriers, the carriers, the rows.
+/// The block is laid out as: pointers to the carriers, the carriers, the rows.
 unsafe fn insert_batch(
     rel: sys::Relation,
     slots: *mut *mut TupleTableSlot,
@@ -199,17 +260,13 @@ unsafe fn insert_batch(
 ) {
     // SAFETY: the block is reserved for the sizes added up here, in the order in which they are used.
     unsafe {
-        let plains: *mut Plain = sys::palloc(nslots * size_of::<Plain>()).cast();
+        let rows: *mut Row = sys::palloc(nslots * size_of::<Row>()).cast();
         let mut rows_size = 0;
         for i in 0..nslots {
-            let mut plain = Plain::of(*slots.add(i), rel);
-            let contained = plain.self_contained(rel);
-            if contained != plain.tuple {
-                // the slot keeps its own tuple; what is stored is the flattened copy
-                plain = Plain { tuple: contained, should_free: true };
-            }
-            rows_size += row::seal_size((*plain.tuple).t_len);
-            plains.add(i).write(plain);
+            let plain = Plain::of(*slots.add(i), rel);
+            let toasted = plain.toast(rel, ptr::null_mut(), options);
+            rows_size += row::seal_size((*toasted.tuple).t_len);
+            rows.add(i).write(Row { plain, to_store: toasted.tuple });
         }
         let carriers_at = maxalign(nslots * size_of::<*mut Carrier>());
         let rows_at = carriers_at + nslots * maxalign(size_of::<Carrier>());
@@ -219,9 +276,9 @@ unsafe fn insert_batch(
         let mut at = block.add(rows_at);
         let key_oid = relation::key_oid(rel);
         for i in 0..nslots {
-            let plain = (*plains.add(i)).tuple;
-            let stored = row::seal_into(key_oid, plain, at);
-            at = at.add(row::seal_size((*plain).t_len));
+            let row = (*rows.add(i)).to_store;
+            let stored = row::seal_into(key_oid, row, at);
+            at = at.add(row::seal_size((*row).t_len));
             let carrier = carriers.add(i);
             carrier.write(Carrier { slot: zeroed(), tuple: stored });
             Carrier::init(carrier, &raw const CARRIER_OPS);
@@ -233,8 +290,9 @@ unsafe fn insert_batch(
         sys::heap_multi_insert(shadow, pointers, nslots as i32, cid, options, bistate);
 
         for i in 0..nslots {
-            ptr::read(plains.add(i)).finish(*slots.add(i), (*carriers.add(i)).tuple);
+            ptr::read(rows.add(i)).plain.finish(*slots.add(i), (*carriers.add(i)).tuple);
         }
-        sys::pfree(plains.cast());
+        sys::pfree(rows.cast());
+        toaster::reset();
     }
 }

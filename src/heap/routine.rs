@@ -3,21 +3,13 @@
 use core::mem::{offset_of, MaybeUninit};
 use core::ptr;
 
-use super::{build, modify, scan, slot};
+use super::{build, modify, rewrite, scan, slot};
 use crate::crypto::row::ROW_OVERHEAD;
-use crate::pg::error::FEATURE_NOT_SUPPORTED;
 use crate::pg::tuple::maxalign;
-use crate::pg::{sys, BackendCell};
-use crate::{keys, pg_callback, pg_error};
+use crate::pg::{heapam, sys, BackendCell, Oid};
+use crate::{keys, pg_callback, toast};
 
 static ROUTINE: BackendCell<MaybeUninit<sys::TableAmRoutine>> = BackendCell::new(MaybeUninit::uninit());
-
-/// heapam's callback table.
-#[inline]
-pub fn heapam() -> &'static sys::TableAmRoutine {
-    // SAFETY: a constant of the server.
-    unsafe { &*sys::GetHeapamTableAmRoutine() }
-}
 
 /// The callback table of `encrypted_heap`: server lifetime, one address. Valid after [`register`].
 pub fn routine() -> *const sys::TableAmRoutine {
@@ -42,18 +34,20 @@ pub fn register() {
 
         table.tuple_insert = Some(modify::tuple_insert);
         table.tuple_insert_speculative = Some(modify::tuple_insert_speculative);
+        table.tuple_complete_speculative = Some(modify::tuple_complete_speculative);
         table.multi_insert = Some(modify::multi_insert);
         table.tuple_delete = Some(modify::tuple_delete);
         table.tuple_update = Some(modify::tuple_update);
         table.tuple_lock = Some(scan::tuple_lock);
 
         table.relation_set_new_filelocator = Some(relation_set_new_filelocator);
-        table.relation_copy_for_cluster = Some(relation_copy_for_cluster);
+        table.relation_copy_for_cluster = Some(rewrite::relation_copy_for_cluster);
         table.scan_analyze_next_tuple = Some(scan::scan_analyze_next_tuple);
         table.index_build_range_scan = Some(build::index_build_range_scan);
         table.index_validate_scan = Some(build::index_validate_scan);
 
         table.relation_needs_toast_table = Some(relation_needs_toast_table);
+        table.relation_toast_am = Some(relation_toast_am);
         table.relation_estimate_size = Some(relation_estimate_size);
 
         table.scan_bitmap_next_tuple = Some(scan::scan_bitmap_next_tuple);
@@ -83,26 +77,13 @@ pg_callback! {
         }
     }
 
-    fn relation_copy_for_cluster(
-        _old: sys::Relation,
-        _new: sys::Relation,
-        _index: sys::Relation,
-        _use_sort: bool,
-        _oldest_xmin: sys::TransactionId,
-        _xid_cutoff: *mut sys::TransactionId,
-        _multi_cutoff: *mut sys::MultiXactId,
-        _num_tuples: *mut f64,
-        _tups_vacuumed: *mut f64,
-        _tups_recently_dead: *mut f64,
-    ) {
-        pg_error!(
-            FEATURE_NOT_SUPPORTED, "VACUUM FULL and CLUSTER are not yet supported for tables that use encrypted_heap";
-            hint: ("Use VACUUM, or rewrite the table with ALTER TABLE … SET ACCESS METHOD.")
-        )
+    fn relation_needs_toast_table(rel: sys::Relation) -> bool {
+        // SAFETY: the contract of the callback.
+        unsafe { toast::routine::needs_toast_table(rel) }
     }
 
-    fn relation_needs_toast_table(_rel: sys::Relation) -> bool {
-        false
+    fn relation_toast_am(_rel: sys::Relation) -> Oid {
+        toast::routine::access_method_oid()
     }
 
     /// As heapam's, for rows that are longer by the encryption's overhead.

@@ -2,11 +2,10 @@
 //!
 //! Nothing here decrypts but ANALYZE, which has to (see [`scan_analyze_next_tuple`]), and scans with scan keys.
 
-use super::routine::heapam;
 use super::slot::{force, publish, raw_of, stored};
 use crate::pg::rel::key_oid;
 use crate::pg::tuple::{clear, is_empty, TupleTableSlot};
-use crate::pg::{sys, Oid};
+use crate::pg::{heapam, sys, Oid};
 use crate::{pg_callback, scan_bitmap_next_tuple_callback};
 
 /// The key OID of the relation that a scan reads.

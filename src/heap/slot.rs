@@ -139,6 +139,24 @@ pub unsafe fn stored(slot: *mut TupleTableSlot) -> sys::HeapTuple {
     }
 }
 
+/// The buffer that the raw slot has pinned; valid when [`stored`] is not null.
+///
+/// # Safety
+/// As for [`raw_of`].
+pub unsafe fn buffer(slot: *mut TupleTableSlot) -> sys::Buffer {
+    // SAFETY: as for raw_of.
+    unsafe { (*slot.cast::<VaultSlot>()).raw.buffer }
+}
+
+/// A slot of our kind for rows of `rel`, to be dropped with `ExecDropSingleTupleTableSlot`.
+///
+/// # Safety
+/// `rel` must be open.
+pub unsafe fn new_slot(rel: sys::Relation) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise.
+    unsafe { sys::MakeSingleTupleTableSlot((*rel).rd_att, ops()) }
+}
+
 /// Decrypts the row, if that has not been done. Raises the errors of `row::open_into`; the slot stays lazy then.
 ///
 /// # Safety

@@ -16,3 +16,13 @@ pub unsafe fn seal_row(_oid: Oid, ext: bool, plain: &[u8], out: *mut u8) {
     crypto::row::seal(c(), &iv, 1, ext, plain, unsafe{core::slice::from_raw_parts_mut(out.cast(), crypto::row::stored_len(plain.len()))}).unwrap()
 }
 pub fn ensure_first_generation() {}
+
+pub unsafe fn seal_chunk(_oid: Oid, at: (u32,u32), plain: &[u8], out: *mut u8) {
+    let iv = unsafe { (*P.as_ptr()).next(sys::MyProcPid, |b| sys::pg_strong_random(b.as_mut_ptr().cast(), b.len())).unwrap() };
+    crypto::chunk::seal(c(), &iv, 1, at, plain, unsafe{core::slice::from_raw_parts_mut(out.cast(), plain.len()+crypto::chunk::CHUNK_OVERHEAD)}).unwrap()
+}
+pub unsafe fn open_chunk(_oid: Oid, at:(u32,u32), stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    let n = crypto::chunk::plain_len(stored.len()).ok_or(OpenError::NotEncrypted)?;
+    crypto::chunk::open(c(), at, stored, unsafe{core::slice::from_raw_parts_mut(out.cast(), n)}).map_err(|_| OpenError::Authentication)?;
+    Ok(n)
+}

@@ -107,3 +107,43 @@ pub unsafe fn attribute(desc: sys::TupleDesc, i: usize) -> sys::Form_pg_attribut
         sys::TupleDescAttr(desc, i as core::ffi::c_int)
     }
 }
+
+/// The snapshot for reading out-of-line values; 17 wants space for it, since 18 it is a static one.
+///
+/// # Safety
+/// In a transaction with an active or registered snapshot, else the server raises an ERROR.
+pub unsafe fn toast_snapshot(space: &mut core::mem::MaybeUninit<sys::SnapshotData>) -> sys::Snapshot {
+    // SAFETY: the caller's promise.
+    #[cfg(pg17)]
+    unsafe {
+        sys::init_toast_snapshot(space.as_mut_ptr());
+        space.as_mut_ptr()
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(pg17))]
+    unsafe {
+        let _ = space;
+        sys::get_toast_snapshot()
+    }
+}
+
+/// `index_beginscan()` without keys; 18 added the instrumentation.
+///
+/// # Safety
+/// Both relations must be open.
+pub unsafe fn index_beginscan(
+    rel: sys::Relation,
+    index: sys::Relation,
+    snapshot: sys::Snapshot,
+) -> sys::IndexScanDesc {
+    // SAFETY: the caller's promise.
+    #[cfg(pg17)]
+    unsafe {
+        sys::index_beginscan(rel, index, snapshot, 0, 0)
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(pg17))]
+    unsafe {
+        sys::index_beginscan(rel, index, snapshot, core::ptr::null_mut(), 0, 0)
+    }
+}

@@ -8,7 +8,9 @@ pub mod guard;
 pub mod majors;
 pub mod memory;
 pub mod rel;
+pub mod shadow;
 pub mod tuple;
+pub mod varlena;
 
 /// The server's own items, as bindgen found them in its headers (see `bindings.txt`).
 #[allow(
@@ -31,6 +33,13 @@ pub use sys::{Datum, Oid};
 
 /// `InvalidOid`
 pub const INVALID_OID: Oid = 0;
+
+/// heapam's callback table.
+#[inline]
+pub fn heapam() -> &'static sys::TableAmRoutine {
+    // SAFETY: a constant of the server.
+    unsafe { &*sys::GetHeapamTableAmRoutine() }
+}
 
 /// `CHECK_FOR_INTERRUPTS()`: may raise an ERROR, so nothing that needs dropping may be live in the caller.
 #[inline]

@@ -13,7 +13,7 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use crate::pg::{majors, sys};
+use super::{majors, sys};
 
 /// Space for a shadow. It points into itself, so it must not move once made.
 pub struct Shadow {
@@ -29,7 +29,6 @@ fn whole_row(yes: bool) -> *mut sys::Bitmapset {
         set: sys::Bitmapset,
         words: [sys::bitmapword; 1],
     }
-    // SAFETY (of Sync): never written after the compiler has laid it out.
     struct Shared(OneWord);
     // SAFETY: read only.
     unsafe impl Sync for Shared {}
@@ -83,6 +82,24 @@ impl Shadow {
         unsafe {
             let block = sys::MemoryContextAllocZero(sys::TopTransactionContext, size_of::<Self>());
             (*block.cast::<Self>()).copy(rel)
+        }
+    }
+
+    /// [`Shadow::for_scan`] for an index build: heapam ends a parallel scan itself, so the shadow takes over the
+    /// reference that `scan` (null for a serial build) holds on the real relation.
+    ///
+    /// # Safety
+    /// As for [`Shadow::for_scan`]; `scan` must be a scan of `rel`, or null.
+    pub unsafe fn for_build(rel: sys::Relation, scan: sys::TableScanDesc) -> sys::Relation {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let shadow = Self::for_scan(rel);
+            if !scan.is_null() {
+                sys::RelationIncrementReferenceCount(shadow);
+                let begun_on = core::mem::replace(&mut (*scan).rs_rd, shadow);
+                sys::RelationDecrementReferenceCount(begun_on);
+            }
+            shadow
         }
     }
 
