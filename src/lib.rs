@@ -2,25 +2,35 @@
 //! This file holds the library's doors and nothing else.
 
 mod crypto;
+mod decode;
 mod heap;
 mod keys;
 mod pg;
+mod sql;
 mod toast;
 
+use pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
 use pg::sys;
 
-/// The module's magic block (`PG_MODULE_MAGIC`).
-#[no_mangle]
-#[allow(non_snake_case)]
-pub extern "C-unwind" fn Pg_magic_func() -> *const sys::Pg_magic_struct {
-    // SAFETY: the shim gives the address of a constant.
-    unsafe { sys::pgv_magic() }
-}
-
 pg_callback! {
-    /// Called once when the library is loaded.
+    /// The magic block by which the server knows that this library was built for it.
+    #[no_mangle]
+    pub fn Pg_magic_func() -> *const sys::Pg_magic_struct {
+        // SAFETY: returns the address of a constant.
+        unsafe { sys::pgv_magic() }
+    }
+
+    /// Called when the server loads the library. Only at its start can shared memory be had; a later attempt is refused
+    /// and may be repeated, as dfmgr.c remembers a library only when this function has returned.
     #[no_mangle]
     pub fn _PG_init() {
+        // SAFETY: a plain variable of the server.
+        if unsafe { !sys::process_shared_preload_libraries_in_progress } {
+            pg_error!(OBJECT_NOT_IN_PREREQUISITE_STATE, "pg_vault_tde must be loaded through \"shared_preload_libraries\"";
+                hint: ("Add pg_vault_tde to \"shared_preload_libraries\" in postgresql.conf and restart the server."));
+        }
+        sql::guc::define();
+        keys::register();
         heap::register();
         toast::routine::register();
     }
@@ -35,5 +45,15 @@ pg_function! {
     /// `vault_tde.encrypted_heap_handler(internal) returns table_am_handler`
     fn encrypted_heap_handler[pg_finfo_encrypted_heap_handler](_call) {
         heap::routine() as pg::Datum
+    }
+}
+
+
+pg_callback! {
+    /// The output plugin's door: called once for each decoding session.
+    #[no_mangle]
+    pub fn _PG_output_plugin_init(table: *mut sys::OutputPluginCallbacks) {
+        // SAFETY: logical decoding passes its table of callbacks.
+        unsafe { decode::init(table) }
     }
 }

@@ -28,9 +28,5 @@ pub mod kdf;
 pub mod row;
 pub mod wrap;
 
-pub use chunk::ChunkError;
 pub use cipher::{Cipher, CipherError, Iv, Key};
-pub use iv::{IvError, IvPool};
-pub use kdf::KdfError;
-pub use row::RowError;
-pub use wrap::UnwrapError;
+pub use iv::IvPool;

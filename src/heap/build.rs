@@ -12,7 +12,7 @@ use core::ptr;
 
 use crate::pg::shadow::Shadow;
 use super::slot;
-use crate::pg::tuple::{clear, HeapTuple, TupleTableSlot};
+use crate::pg::tuple::{HeapTuple, TupleTableSlot};
 use crate::pg::{heapam, rel as relation, sys, Datum};
 use crate::{pg_callback, pg_error};
 

@@ -1,28 +1,48 @@
-//! stub
-use crate::pg::{Oid, BackendCell, sys};
-use crate::crypto::{self, Cipher, IvPool};
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenError { NotEncrypted, UnknownGeneration(u8), Authentication }
-static C: BackendCell<Option<Cipher>> = BackendCell::new(None);
-static P: BackendCell<IvPool> = BackendCell::new(IvPool::new());
-fn c() -> &'static mut Cipher { unsafe { (*C.as_ptr()).get_or_insert_with(|| Cipher::new(&[7;32]).unwrap()) } }
-pub unsafe fn open_row(_oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
-    let n = crypto::row::plain_len(stored.len()).ok_or(OpenError::NotEncrypted)?;
-    crypto::row::open(c(), stored, unsafe{core::slice::from_raw_parts_mut(out.cast(), n)}).map_err(|e| match e {crypto::RowError::NotEncrypted=>OpenError::NotEncrypted,_=>OpenError::Authentication})?;
-    Ok(n)
-}
-pub unsafe fn seal_row(_oid: Oid, ext: bool, plain: &[u8], out: *mut u8) {
-    let iv = unsafe { (*P.as_ptr()).next(sys::MyProcPid, |b| sys::pg_strong_random(b.as_mut_ptr().cast(), b.len())).unwrap() };
-    crypto::row::seal(c(), &iv, 1, ext, plain, unsafe{core::slice::from_raw_parts_mut(out.cast(), crypto::row::stored_len(plain.len()))}).unwrap()
-}
-pub fn ensure_first_generation() {}
+//! The keys of a database: the ring of data keys, the map that backends share, and the providers that unwrap them.
+//! `README.md` beside this file says how they work together.
+//!
+//! | file             | what it does                                                    | when it runs             |
+//! |------------------|-----------------------------------------------------------------|--------------------------|
+//! | `rows.rs`        | seals and opens rows and chunks                                 | every row                |
+//! | `cache.rs`       | ciphers by relation, purpose and data key                       | every row                |
+//! | `ring.rs`        | this backend's copy of the key table                            | every row                |
+//! | `load.rs`        | reads the key table into the ring; when that is due             | after a rotation         |
+//! | `generations.rs` | the current generation; makes the first and the next            | each statement; seldom   |
+//! | `table.rs`       | `vault_tde.data_keys`: finds, reads and writes its rows         | after a rotation         |
+//! | `shared.rs`      | unwrapped data keys in shared memory                            | a backend's first access |
+//! | `provider.rs`    | wraps and unwraps data keys; `file.rs` is the only kind yet     | once a data key          |
+//! | `settings.rs`    | the variables of the configuration parameters                   |                          |
 
-pub unsafe fn seal_chunk(_oid: Oid, at: (u32,u32), plain: &[u8], out: *mut u8) {
-    let iv = unsafe { (*P.as_ptr()).next(sys::MyProcPid, |b| sys::pg_strong_random(b.as_mut_ptr().cast(), b.len())).unwrap() };
-    crypto::chunk::seal(c(), &iv, 1, at, plain, unsafe{core::slice::from_raw_parts_mut(out.cast(), plain.len()+crypto::chunk::CHUNK_OVERHEAD)}).unwrap()
+mod cache;
+mod file;
+mod generations;
+mod load;
+pub mod provider;
+mod ring;
+mod rows;
+pub mod settings;
+pub mod shared;
+mod table;
+
+use crate::crypto::IvPool;
+use crate::pg::BackendCell;
+
+pub use generations::{ensure_first_generation, rotate, survey};
+pub use rows::{open_chunk, open_row, seal_chunk, seal_row, OpenError};
+
+/// What this backend holds of the keys.
+struct Backend {
+    ring: ring::Ring,
+    ciphers: cache::CipherCache,
+    ivs: IvPool,
 }
-pub unsafe fn open_chunk(_oid: Oid, at:(u32,u32), stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
-    let n = crypto::chunk::plain_len(stored.len()).ok_or(OpenError::NotEncrypted)?;
-    crypto::chunk::open(c(), at, stored, unsafe{core::slice::from_raw_parts_mut(out.cast(), n)}).map_err(|_| OpenError::Authentication)?;
-    Ok(n)
+
+/// No reference into it lives across a call of PostgreSQL that may process invalidations or raise.
+static BACKEND: BackendCell<Backend> =
+    BackendCell::new(Backend { ring: ring::Ring::new(), ciphers: cache::CipherCache::new(), ivs: IvPool::new() });
+
+/// What `_PG_init` does for the keys.
+pub fn register() {
+    shared::register();
+    load::register();
 }

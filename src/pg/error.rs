@@ -113,7 +113,7 @@ impl Report {
                 sys::errdetail_internal(c"%s".as_ptr(), self.detail);
             }
             if !self.hint.is_null() {
-                sys::errhint_internal(c"%s".as_ptr(), self.hint);
+                sys::errhint(c"%s".as_ptr(), self.hint);
             }
             sys::errfinish(c"pg_vault_tde".as_ptr(), 0, ptr::null());
         }

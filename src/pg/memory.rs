@@ -36,6 +36,19 @@ pub fn new_context(parent: MemoryContext, name: &'static core::ffi::CStr) -> Mem
     }
 }
 
+/// A C array as a slice; an empty one may be a null pointer.
+///
+/// # Safety
+/// `at` must point to `len` values that stay in place and unchanged for `'a`, unless `len` is 0.
+#[inline]
+pub unsafe fn slice<'a, T>(at: *const T, len: usize) -> &'a [T] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(at, len) }
+}
+
 /// Overwrites `len` bytes with zeros in a way that the compiler keeps.
 ///
 /// # Safety

@@ -4,6 +4,7 @@
 #include "shim.h"
 
 #include "miscadmin.h"
+#include "varatt.h"
 
 const Pg_magic_struct *
 pgv_magic(void)
@@ -50,4 +51,19 @@ void
 pgv_check_for_interrupts(void)
 {
 	CHECK_FOR_INTERRUPTS();
+}
+
+LWLock *
+pgv_addin_shmem_init_lock(void)
+{
+	return AddinShmemInitLock;
+}
+
+const char *
+pgv_vardata_any(Datum value, size_t *len)
+{
+	void	   *varlena = DatumGetPointer(value);
+
+	*len = VARSIZE_ANY_EXHDR(varlena);
+	return VARDATA_ANY(varlena);
 }

@@ -6,6 +6,7 @@
 
 #include "postgres.h"
 #include "fmgr.h"
+#include "storage/lwlock.h"
 #include "utils/elog.h"
 
 /* A body to run under PG_TRY. It may raise an ERROR; it never lets a Rust panic out. */
@@ -22,6 +23,12 @@ extern void pgv_on_error(pgv_body body, pgv_body undo, void *arg);
 
 /* CHECK_FOR_INTERRUPTS() */
 extern void pgv_check_for_interrupts(void);
+
+/* AddinShmemInitLock */
+extern LWLock *pgv_addin_shmem_init_lock(void);
+
+/* VARDATA_ANY() and VARSIZE_ANY_EXHDR() of a varlena that is not compressed and not out of line. */
+extern const char *pgv_vardata_any(Datum value, size_t *len);
 
 /* A struct's size, or the offset of a member, as the C compiler of the shim sees it (tests/layout.rs). */
 typedef struct pgv_layout_entry

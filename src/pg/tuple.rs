@@ -2,7 +2,7 @@
 
 use core::mem::size_of;
 
-use super::sys;
+use super::{sys, Datum};
 
 pub use sys::{HeapTuple, HeapTupleData, ItemPointerData, TupleTableSlot};
 
@@ -55,4 +55,34 @@ pub unsafe fn is_empty(slot: *const TupleTableSlot) -> bool {
 pub unsafe fn clear(slot: *mut TupleTableSlot) {
     // SAFETY: every slot has a clear callback.
     unsafe { ((*(*slot).tts_ops).clear.unwrap_unchecked())(slot) }
+}
+
+/// `heap_deform_tuple()` into arrays of the current memory context: values and nulls, one of each a column of
+/// `columns`, those that the tuple is too old to have included. Pass-by-reference values point into the tuple.
+///
+/// # Safety
+/// `tuple` must be a valid tuple of `columns`; the arrays live until the current memory context is reset.
+pub unsafe fn deform<'a>(tuple: HeapTuple, columns: sys::TupleDesc) -> (&'a mut [Datum], &'a mut [bool]) {
+    // SAFETY: the caller's promise; palloc never returns null, and heap_deform_tuple sets all that the slices cover.
+    unsafe {
+        let natts = (*columns).natts as usize;
+        let values: *mut Datum = sys::palloc(natts * size_of::<Datum>()).cast();
+        let nulls: *mut bool = sys::palloc(natts).cast();
+        sys::heap_deform_tuple(tuple, columns, values, nulls);
+        (core::slice::from_raw_parts_mut(values, natts), core::slice::from_raw_parts_mut(nulls, natts))
+    }
+}
+
+/// `VARATT_IS_EXTERNAL_ONDISK()`: a pointer into a TOAST table.
+///
+/// # Safety
+/// `value` must be a variable-length value.
+#[inline]
+pub unsafe fn is_external_ondisk(value: *const sys::varlena) -> bool {
+    const EXTERNAL: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
+    // SAFETY: the caller's promise; the tag follows the header byte of an external value.
+    unsafe {
+        let at: *const u8 = value.cast();
+        *at == EXTERNAL && u32::from(*at.add(1)) == sys::VARTAG_ONDISK
+    }
 }

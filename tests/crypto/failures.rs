@@ -1,7 +1,8 @@
 //! What was changed is refused, and a refusal leaves nothing behind.
 
 use crate::crypto::row::{generation_byte, DATA_OFFSET, GENERATION_OFFSET, HEADER_CLEAR};
-use crate::crypto::{Cipher, CipherError, RowError};
+use crate::crypto::row::RowError;
+use crate::crypto::{Cipher, CipherError};
 use crate::support::*;
 
 /// Opens `stored`, which must not authenticate, and checks that no plaintext is left in the output.

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use crate::crypto::iv::BATCH;
-use crate::crypto::{Iv, IvError, IvPool};
+use crate::crypto::iv::IvError;
+use crate::crypto::{Iv, IvPool};
 
 /// Random bytes as the server's `pg_strong_random` gives them.
 fn strong_random(bytes: &mut [u8]) -> bool {

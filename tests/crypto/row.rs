@@ -4,7 +4,8 @@ use crate::crypto::row::{
     generation_byte, has_external, plain_len, stored_len, DATA_OFFSET, GENERATION_OFFSET,
     HEAP2_XACT_MASK, HEAP_HASVARWIDTH, HEAP_XACT_MASK, INFOMASK2_OFFSET, INFOMASK_OFFSET,
 };
-use crate::crypto::{row, CipherError, RowError};
+use crate::crypto::row::{self, RowError};
+use crate::crypto::CipherError;
 use crate::support::*;
 
 #[test]

@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use openssl::error::ErrorStack;
 use openssl::rsa::Rsa;
 
-use crate::crypto::{row, Cipher, RowError};
+use crate::crypto::row::{self, RowError};
+use crate::crypto::Cipher;
 
 /// What output buffers hold before a test.
 pub const UNTOUCHED: u8 = 0xAA;

@@ -3,7 +3,8 @@
 use openssl::symm;
 
 use crate::crypto::kdf::{LABEL_HEAP, LABEL_INDEX, LABEL_TOAST};
-use crate::crypto::{kdf, row, Cipher, CipherError, KdfError, Key};
+use crate::crypto::kdf::{self, KdfError};
+use crate::crypto::{row, Cipher, CipherError, Key};
 use crate::support::*;
 
 fn hex(digits: &str) -> Vec<u8> {

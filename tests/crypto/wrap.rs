@@ -3,7 +3,7 @@
 use openssl::symm;
 
 use crate::crypto::wrap::{unwrap, wrap, WRAPPED_LEN};
-use crate::crypto::UnwrapError;
+use crate::crypto::wrap::UnwrapError;
 use crate::support::*;
 
 const KEK: [u8; 32] = [1; 32];

@@ -1,0 +1,68 @@
+/* pg_vault_tde--1.0.sql */
+
+-- complain if the script is sourced in psql rather than through CREATE EXTENSION
+\echo Use "CREATE EXTENSION pg_vault_tde" to load this file. \quit
+
+GRANT USAGE ON SCHEMA vault_tde TO PUBLIC;
+
+-- The data keys, wrapped by a key provider. An ordinary heap table, so that its rows reach standbys and backups; one
+-- that logical decoding may read. It is not dumped: a restored database gets keys of its own, and pg_upgrade brings the
+-- table's file along. Without TOAST (STORAGE PLAIN), as it is read in the middle of other work.
+CREATE TABLE vault_tde.data_keys (
+    generation  int PRIMARY KEY CHECK (generation > 0),
+    key_id      uuid NOT NULL,
+    provider    text STORAGE PLAIN NOT NULL,
+    wrapped     bytea STORAGE PLAIN NOT NULL,
+    kek_version int,
+    created_at  timestamptz NOT NULL DEFAULT now()
+) USING heap WITH (user_catalog_table = true);
+
+COMMENT ON TABLE vault_tde.data_keys IS 'wrapped data keys of this database; without them encrypted tables cannot be read';
+
+-- sessions must notice also a change by hand
+CREATE FUNCTION vault_tde.data_keys_changed() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME', 'vault_tde_data_keys_changed';
+REVOKE ALL ON FUNCTION vault_tde.data_keys_changed() FROM PUBLIC;
+CREATE TRIGGER data_keys_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON vault_tde.data_keys
+    FOR EACH STATEMENT EXECUTE FUNCTION vault_tde.data_keys_changed();
+
+CREATE VIEW vault_tde.keys AS
+    SELECT generation, key_id, provider, created_at, generation = max(generation) OVER () AS is_current
+    FROM vault_tde.data_keys;
+COMMENT ON VIEW vault_tde.keys IS 'key generations of this database; the current one encrypts, all decrypt';
+
+CREATE FUNCTION vault_tde.encrypted_heap_handler(internal) RETURNS table_am_handler
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+CREATE ACCESS METHOD encrypted_heap TYPE TABLE HANDLER vault_tde.encrypted_heap_handler;
+COMMENT ON ACCESS METHOD encrypted_heap IS 'heap table access method whose rows are encrypted';
+
+CREATE FUNCTION vault_tde.encrypted_toast_handler(internal) RETURNS table_am_handler
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+CREATE ACCESS METHOD encrypted_toast TYPE TABLE HANDLER vault_tde.encrypted_toast_handler;
+COMMENT ON ACCESS METHOD encrypted_toast IS 'for the TOAST tables of encrypted tables only';
+
+CREATE FUNCTION vault_tde.rotate_key() RETURNS int
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'vault_tde_rotate_key';
+COMMENT ON FUNCTION vault_tde.rotate_key() IS 'makes a new data key, which encrypts from the commit on; returns its generation';
+REVOKE ALL ON FUNCTION vault_tde.rotate_key() FROM PUBLIC;
+
+CREATE FUNCTION vault_tde.is_encrypted(relation regclass) RETURNS bool
+    LANGUAGE C STRICT STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_is_encrypted';
+COMMENT ON FUNCTION vault_tde.is_encrypted(regclass) IS
+    'whether the relation''s own rows are stored encrypted; NULL if it stores none';
+
+CREATE FUNCTION vault_tde.status() RETURNS TABLE (item text, value text, ok bool)
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'vault_tde_status';
+COMMENT ON FUNCTION vault_tde.status() IS 'whether everything that encryption and decoding need is set up';
+REVOKE ALL ON FUNCTION vault_tde.status() FROM PUBLIC;
+
+CREATE FUNCTION vault_tde.cipher_speed(payload int) RETURNS TABLE (encrypt_ns float8, decrypt_ns float8)
+    LANGUAGE C STRICT VOLATILE PARALLEL SAFE ROWS 1 AS 'MODULE_PATHNAME', 'vault_tde_cipher_speed';
+COMMENT ON FUNCTION vault_tde.cipher_speed(int) IS 'nanoseconds that a row of so many bytes takes to encrypt and to decrypt';
+REVOKE ALL ON FUNCTION vault_tde.cipher_speed(int) FROM PUBLIC;
+
+-- a warning now, rather than an error when the first replication slot is made
+CREATE FUNCTION vault_tde.check_output_plugin_libraries() RETURNS void
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME', 'vault_tde_check_output_plugin_libraries';
+SELECT vault_tde.check_output_plugin_libraries();
+DROP FUNCTION vault_tde.check_output_plugin_libraries();

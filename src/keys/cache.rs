@@ -1,0 +1,90 @@
+//! Ciphers ready for use: one for each relation, purpose and data key that this backend has lately worked with.
+//!
+//! A four-way set-associative cache of fixed size: nothing is allocated to find a cipher, and the least recently used of
+//! a set makes room for a new one. A cipher with its two key schedules takes about 3 KiB, so a full cache 3 MiB.
+
+use crate::crypto::{kdf, Cipher, Key};
+use crate::pg::Oid;
+
+/// What a key is for: the label that it is derived with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Rows of a table.
+    Heap,
+    /// Chunks of a TOAST table.
+    Toast,
+}
+
+impl Purpose {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Purpose::Heap => kdf::LABEL_HEAP,
+            Purpose::Toast => kdf::LABEL_TOAST,
+        }
+    }
+}
+
+const WAYS: usize = 4;
+const SET_BITS: u32 = 8;
+const SETS: usize = 1 << SET_BITS;
+
+struct Entry {
+    oid: Oid,
+    /// `DataKey::serial`
+    serial: u32,
+    purpose: Purpose,
+    cipher: Option<Cipher>,
+}
+
+impl Entry {
+    const EMPTY: Entry = Entry { oid: 0, serial: 0, purpose: Purpose::Heap, cipher: None };
+}
+
+/// The cache; a static of the backend.
+pub struct CipherCache {
+    sets: [[Entry; WAYS]; SETS],
+}
+
+impl CipherCache {
+    pub const fn new() -> CipherCache {
+        CipherCache { sets: [const { [const { Entry::EMPTY }; WAYS] }; SETS] }
+    }
+
+    /// The cipher of `oid`'s key for `purpose` under the data key `serial`, if it is here.
+    #[inline]
+    pub fn find(&mut self, oid: Oid, purpose: Purpose, serial: u32) -> Option<&mut Cipher> {
+        let set = self.set(oid, serial);
+        let way = set.iter().position(|e| e.oid == oid && e.serial == serial && e.purpose == purpose)?;
+        if way != 0 {
+            set.swap(0, way);
+        }
+        set[0].cipher.as_mut()
+    }
+
+    /// Derives that key from the data key and makes its cipher. None if OpenSSL fails.
+    #[cold]
+    pub fn make(&mut self, oid: Oid, purpose: Purpose, serial: u32, dek: &Key) -> Option<&mut Cipher> {
+        let key = kdf::derive(dek, purpose.label(), oid).ok()?;
+        let cipher = Cipher::new(&key).ok()?;
+        let set = self.set(oid, serial);
+        set.rotate_right(1);
+        set[0] = Entry { oid, serial, purpose, cipher: Some(cipher) };
+        set[0].cipher.as_mut()
+    }
+
+    /// Drops the ciphers of data keys that `keep` does not want.
+    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        for entry in self.sets.as_flattened_mut() {
+            if entry.cipher.is_some() && !keep(entry.serial) {
+                *entry = Entry::EMPTY;
+            }
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, oid: Oid, serial: u32) -> &mut [Entry; WAYS] {
+        let hash = (oid ^ serial.rotate_right(8)).wrapping_mul(0x9E37_79B1);
+        &mut self.sets[(hash >> (u32::BITS - SET_BITS)) as usize]
+    }
+}

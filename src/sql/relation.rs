@@ -1,0 +1,45 @@
+//! Functions about relations.
+
+use crate::pg::{sys, Datum, Oid};
+use crate::pg_function;
+
+pg_function! {
+    /// `vault_tde.is_encrypted(regclass) returns bool`: whether the relation's own rows are stored encrypted; NULL for a
+    /// relation that stores none (a view, a partitioned table) and for one that does not exist.
+    fn vault_tde_is_encrypted[pg_finfo_vault_tde_is_encrypted](call) {
+        // SAFETY: a syscache look-up in a transaction; the tuple is read before it is released.
+        let encrypted = unsafe {
+            let tuple = sys::SearchSysCache1(sys::RELOID as _, call.datum(0));
+            if tuple.is_null() {
+                return call.null();
+            }
+            let class = (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff));
+            let class: *const sys::FormData_pg_class = class.cast();
+            let (kind, method) = ((*class).relkind as u8, (*class).relam);
+            sys::ReleaseSysCache(tuple);
+            has_storage(kind).then(|| is_encrypted_method(method))
+        };
+        match encrypted {
+            Some(encrypted) => Datum::from(encrypted),
+            None => call.null(),
+        }
+    }
+}
+
+/// `RELKIND_HAS_STORAGE`
+fn has_storage(kind: u8) -> bool {
+    matches!(
+        kind,
+        sys::RELKIND_RELATION
+            | sys::RELKIND_INDEX
+            | sys::RELKIND_SEQUENCE
+            | sys::RELKIND_TOASTVALUE
+            | sys::RELKIND_MATVIEW
+    )
+}
+
+/// Whether `method` is our table access method.
+unsafe fn is_encrypted_method(method: Oid) -> bool {
+    // SAFETY: a syscache look-up in a transaction.
+    unsafe { method != 0 && method == sys::get_table_am_oid(c"encrypted_heap".as_ptr(), true) }
+}

@@ -1,0 +1,132 @@
+//! `vault_tde.status()`: is everything set up? Never shows a secret.
+
+use core::ffi::CStr;
+use core::fmt;
+
+use crate::keys::provider::Provider;
+use crate::keys::{self, shared};
+use crate::pg::error::{pg_format, Report, INVALID_PARAMETER_VALUE};
+use crate::pg::fmgr::{put_row, str_of, text_datum, Call};
+use crate::pg::{sys, Datum};
+use crate::pg_function;
+
+/// The name by which a replication slot asks for us.
+const PLUGIN: &str = "pg_vault_tde";
+const PLUGIN_LIST: &CStr = c"output_plugin_libraries";
+
+pg_function! {
+    /// `vault_tde.status() returns table (item text, value text, ok bool)`
+    fn vault_tde_status[pg_finfo_vault_tde_status](call) {
+        // SAFETY: fcinfo of a set-returning function.
+        unsafe { sys::InitMaterializedSRF(call.0, 0) };
+        // _PG_init refuses any other way
+        line(call, "library", format_args!("preloaded"), true);
+        provider(call);
+        ring(call);
+        let (used, capacity) = shared::usage();
+        line(call, "keys in shared memory", format_args!("{used} of {capacity}"), true);
+        openssl(call);
+        decoding(call);
+        0
+    }
+
+    /// Called by the extension's script: says what logical decoding still needs. (A NOTICE would not be shown then.)
+    fn vault_tde_check_output_plugin_libraries[pg_finfo_vault_tde_check_output_plugin_libraries](_call) {
+        if let Some((list, false)) = plugin_list() {
+            Report::new(
+                INVALID_PARAMETER_VALUE,
+                format_args!("\"output_plugin_libraries\" does not list \"pg_vault_tde\""),
+            )
+            .detail(format_args!("Logical decoding of encrypted tables will be refused by the server."))
+            .hint(format_args!("Set it to '{list}{}pg_vault_tde' and reload the configuration.", if list.is_empty() { "" } else { ", " }))
+            .log(sys::WARNING);
+        }
+        0
+    }
+}
+
+/// One row of the result.
+fn line(call: Call, item: &str, value: fmt::Arguments<'_>, ok: bool) {
+    // SAFETY: pg_format returns a NUL-terminated string; the result has these three columns.
+    unsafe {
+        let value = sys::cstring_to_text(pg_format(value)) as Datum;
+        put_row(call.0, &mut [text_datum(item), value, Datum::from(ok)], &mut [false; 3]);
+    }
+}
+
+fn provider(call: Call) {
+    let provider = Provider::configured();
+    line(call, "key provider", format_args!("{}", provider.name()), true);
+    match problem(provider) {
+        None => line(call, "key provider usable", format_args!("yes"), true),
+        // SAFETY: a NUL-terminated string of PostgreSQL.
+        Some(text) => line(call, "key provider usable", format_args!("no: {}", unsafe { str_of(text) }), false),
+    }
+}
+
+/// Why the provider cannot be used, in PostgreSQL's memory.
+#[inline(never)]
+fn problem(provider: Provider) -> Option<*const core::ffi::c_char> {
+    let problem = provider.check().err()?;
+    Some(pg_format(format_args!("{}", problem.message)).cast_const())
+}
+
+fn ring(call: Call) {
+    let survey = keys::survey();
+    match survey.current {
+        Some(generation) => line(call, "current generation", format_args!("{generation}"), true),
+        None => line(call, "current generation", format_args!("none yet; the first encrypted table makes it"), true),
+    }
+    let keys = survey.keys;
+    match survey.wrapped {
+        0 => line(call, "data keys", format_args!("{keys}"), survey.extension),
+        bad => line(call, "data keys", format_args!("{keys}, of which {bad} cannot be unwrapped"), false),
+    }
+}
+
+fn openssl(call: Call) {
+    line(call, "OpenSSL", format_args!("{}", openssl::version::version()), true);
+    match aes_instructions() {
+        Some(true) => line(call, "AES acceleration", format_args!("yes"), true),
+        Some(false) => line(call, "AES acceleration", format_args!("no"), false),
+        None => line(call, "AES acceleration", format_args!("unknown on this processor"), true),
+    }
+}
+
+/// Whether the processor has the instructions that make AES-GCM fast.
+fn aes_instructions() -> Option<bool> {
+    #[cfg(target_arch = "x86_64")]
+    return Some(std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq"));
+    #[cfg(target_arch = "aarch64")]
+    return Some(std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull"));
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    None
+}
+
+fn decoding(call: Call) {
+    // SAFETY: in a backend; the value is NUL-terminated.
+    let logical = unsafe { crate::pg::majors::logical_wal() };
+    let wal_level = setting(c"wal_level").unwrap_or("unknown");
+    line(call, "wal_level", format_args!("{wal_level}"), logical);
+    match plugin_list() {
+        None => line(call, "output_plugin_libraries", format_args!("not needed by this server version"), true),
+        Some((list, ok)) => line(call, "output_plugin_libraries", format_args!("{list}"), ok),
+    }
+}
+
+/// The value of `output_plugin_libraries`, and whether it lets our output plugin be used. None where the server is too
+/// old to have it.
+fn plugin_list() -> Option<(&'static str, bool)> {
+    let list = setting(PLUGIN_LIST)?;
+    let listed = list.split(',').any(|name| name.trim().trim_matches('"') == PLUGIN);
+    Some((list, listed))
+}
+
+/// The value of a configuration parameter, until it changes; None if there is none of that name.
+fn setting(name: &CStr) -> Option<&'static str> {
+    // SAFETY: GetConfigOption returns null or a NUL-terminated string.
+    unsafe {
+        let value = sys::GetConfigOption(name.as_ptr(), true, false);
+        (!value.is_null()).then(|| str_of(value))
+    }
+}
