@@ -4,6 +4,5 @@ SET client_min_messages = warning;
 \! "$PG_ABS_SRCDIR"/lib/twin hot
 
 -- The steps as such, for a human to see that HOT happens at all and where it must not.
-\getenv outputs PG_ABS_BUILDDIR
 \! grep -hE '^ (not|in|key|only|that|without|too|before|with|after|the|another|included)' "$PG_ABS_BUILDDIR"/results/hot.encrypted
 DROP SCHEMA encrypted, heap CASCADE;

@@ -4,10 +4,8 @@ SET client_min_messages = warning;
 \! "$PG_ABS_SRCDIR"/lib/twin indexes
 
 -- amcheck, where it is installed, compares each btree index with all rows of the table.
-SELECT count(*) = 0 AS without_amcheck FROM pg_available_extensions WHERE name = 'amcheck' \gset
-\if :without_amcheck
-\echo nothing wrong
-\else
+SELECT count(*) > 0 AS has_amcheck FROM pg_available_extensions WHERE name = 'amcheck' \gset
+\if :has_amcheck
 CREATE EXTENSION amcheck;
 DO $$
 DECLARE
@@ -22,6 +20,5 @@ BEGIN
     ASSERT n >= 15;
 END $$;
 DROP EXTENSION amcheck;
-\echo nothing wrong
 \endif
 DROP SCHEMA encrypted, heap CASCADE;

@@ -55,8 +55,8 @@ ALTER TABLE keyed ADD PRIMARY KEY (k);
 SELECT change('keyed');
 
 -- a deferrable primary key is no identity; nor is anything else than what is written
-CREATE TABLE deferrable (LIKE shape, PRIMARY KEY (id) DEFERRABLE);
-SELECT change('deferrable');
+CREATE TABLE postponed (LIKE shape, PRIMARY KEY (id) DEFERRABLE);
+SELECT change('postponed');
 
 -- changed between two changes of one transaction, and undone
 BEGIN;

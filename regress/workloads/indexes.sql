@@ -157,7 +157,8 @@ SET client_min_messages = warning;
 CREATE INDEX parallel_partial ON parallel (lower(v)) WHERE k < 500;
 CREATE INDEX parallel_brin ON parallel USING brin (id);
 INSERT INTO parallel VALUES (20001, 0, 'twice');
-CREATE UNIQUE INDEX parallel_violated ON parallel (id); -- an error
+\set SHOW_CONTEXT never
+CREATE UNIQUE INDEX parallel_violated ON parallel (id); -- an error, of the leader or of a worker
 CREATE INDEX CONCURRENTLY parallel_concurrently ON parallel (k, id);
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;

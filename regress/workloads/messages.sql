@@ -54,7 +54,7 @@ UPDATE unlogged SET id = 2;
 DELETE FROM temporary;
 TRUNCATE unlogged;
 -- of this, what it was refreshed to, if rewrites are asked for
-CREATE MATERIALIZED VIEW m AS SELECT * FROM t;
+CREATE MATERIALIZED VIEW m AS SELECT id FROM t;
 REFRESH MATERIALIZED VIEW m;
 ALTER TABLE t ALTER COLUMN x TYPE varchar(30), ADD COLUMN y int DEFAULT 5;
 UPDATE t SET y = 6;

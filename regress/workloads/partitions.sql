@@ -58,7 +58,12 @@ SELECT tableoid::regclass, * FROM q ORDER BY id;
 CREATE TABLE refers (id int, k int, FOREIGN KEY (id, k) REFERENCES q);
 INSERT INTO refers VALUES (6, 6), (7, 7);
 INSERT INTO refers VALUES (6, 7); -- an error
-DELETE FROM q WHERE id = 6; -- an error
+DO $$
+BEGIN
+    DELETE FROM q WHERE id = 6;
+EXCEPTION WHEN foreign_key_violation THEN
+    RAISE WARNING 'refused'; -- (by a constraint that majors name differently)
+END $$;
 
 -- inheritance
 CREATE TABLE base (id int, a text);
