@@ -5,41 +5,42 @@
 
 GRANT USAGE ON SCHEMA vault_tde TO PUBLIC;
 
--- The data keys, wrapped by a key provider. An ordinary heap table, so that its rows reach standbys and backups; one
--- that logical decoding may read. It is not dumped: a restored database gets keys of its own, and pg_upgrade brings the
--- table's file along. Without TOAST (STORAGE PLAIN), as it is read in the middle of other work.
-CREATE TABLE vault_tde.data_keys (
-    generation  int PRIMARY KEY CHECK (generation > 0),
-    key_id      uuid NOT NULL,
-    provider    text STORAGE PLAIN NOT NULL,
-    wrapped     bytea STORAGE PLAIN NOT NULL,
-    kek_version int,
-    created_at  timestamptz NOT NULL DEFAULT now()
-) USING heap WITH (user_catalog_table = true);
+-- The data keys, wrapped by a key provider. Rows are written by this extension's functions only. Not an ordinary table but a
+-- materialized view: no publication contains it, FOR ALL TABLES included, and no SQL statement changes its rows. What it is
+-- a view of is its own content, so that REFRESH keeps it. It is an ordinary heap on disk, so its rows reach standbys and
+-- backups. They are not dumped: a restored database gets keys of its own, and pg_upgrade brings the relation's file along.
+CREATE FUNCTION vault_tde.data_keys_rows()
+    RETURNS TABLE (generation int, key_id uuid, provider text, wrapped bytea, kek_version int, created_at timestamptz)
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'vault_tde_data_keys_rows';
+REVOKE ALL ON FUNCTION vault_tde.data_keys_rows() FROM PUBLIC;
 
-COMMENT ON TABLE vault_tde.data_keys IS 'wrapped data keys of this database; without them encrypted tables cannot be read';
-
--- sessions must notice also a change by hand
-CREATE FUNCTION vault_tde.data_keys_changed() RETURNS trigger
-    LANGUAGE C AS 'MODULE_PATHNAME', 'vault_tde_data_keys_changed';
-REVOKE ALL ON FUNCTION vault_tde.data_keys_changed() FROM PUBLIC;
-CREATE TRIGGER data_keys_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON vault_tde.data_keys
-    FOR EACH STATEMENT EXECUTE FUNCTION vault_tde.data_keys_changed();
+CREATE MATERIALIZED VIEW vault_tde.data_keys
+    USING heap WITH (user_catalog_table = true)
+    AS SELECT generation, key_id, provider, wrapped, kek_version, created_at FROM vault_tde.data_keys_rows();
+COMMENT ON MATERIALIZED VIEW vault_tde.data_keys IS
+    'wrapped data keys of this database; without them encrypted tables cannot be read';
 
 CREATE VIEW vault_tde.keys AS
     SELECT generation, key_id, provider, created_at, generation = max(generation) OVER () AS is_current
     FROM vault_tde.data_keys;
 COMMENT ON VIEW vault_tde.keys IS 'key generations of this database; the current one encrypts, all decrypt';
 
+CREATE FUNCTION vault_tde.encrypted_toast_handler(internal) RETURNS table_am_handler
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+CREATE ACCESS METHOD encrypted_toast TYPE TABLE HANDLER vault_tde.encrypted_toast_handler;
+COMMENT ON ACCESS METHOD encrypted_toast IS 'for the TOAST tables of encrypted tables only';
+
 CREATE FUNCTION vault_tde.encrypted_heap_handler(internal) RETURNS table_am_handler
     LANGUAGE C STRICT AS 'MODULE_PATHNAME';
 CREATE ACCESS METHOD encrypted_heap TYPE TABLE HANDLER vault_tde.encrypted_heap_handler;
 COMMENT ON ACCESS METHOD encrypted_heap IS 'heap table access method whose rows are encrypted';
 
-CREATE FUNCTION vault_tde.encrypted_toast_handler(internal) RETURNS table_am_handler
-    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
-CREATE ACCESS METHOD encrypted_toast TYPE TABLE HANDLER vault_tde.encrypted_toast_handler;
-COMMENT ON ACCESS METHOD encrypted_toast IS 'for the TOAST tables of encrypted tables only';
+-- TOAST tables have no dependency on their access method. Tables depend on encrypted_heap, so let that depend on
+-- encrypted_toast: then DROP EXTENSION ... CASCADE has dropped all tables before it.
+INSERT INTO pg_catalog.pg_depend (classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype)
+    SELECT 'pg_catalog.pg_am'::regclass, h.oid, 0, 'pg_catalog.pg_am'::regclass, t.oid, 0, 'n'
+    FROM pg_catalog.pg_am h, pg_catalog.pg_am t
+    WHERE h.amname = 'encrypted_heap' AND t.amname = 'encrypted_toast';
 
 CREATE FUNCTION vault_tde.rotate_key() RETURNS int
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'vault_tde_rotate_key';

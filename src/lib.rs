@@ -48,7 +48,6 @@ pg_function! {
     }
 }
 
-
 pg_callback! {
     /// The output plugin's door: called once for each decoding session.
     #[no_mangle]

@@ -225,9 +225,7 @@ impl Context {
     fn get_tag(&mut self, tag: &mut Tag) -> Result<(), CipherError> {
         let to = tag.as_mut_ptr();
         // SAFETY: the context is live and writes the 16 bytes that `tag` has.
-        check(unsafe {
-            ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_GET_TAG, TAG, to.cast())
-        })
+        check(unsafe { ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_GET_TAG, TAG, to.cast()) })
     }
 
     /// Sets the tag that finish is to find; after start.
@@ -235,9 +233,7 @@ impl Context {
     fn set_tag(&mut self, tag: &Tag) -> Result<(), CipherError> {
         let from = tag.as_ptr().cast_mut();
         // SAFETY: the context is live and copies the 16 bytes; it never writes to them.
-        check(unsafe {
-            ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_SET_TAG, TAG, from.cast())
-        })
+        check(unsafe { ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_SET_TAG, TAG, from.cast()) })
     }
 }
 
@@ -266,9 +262,5 @@ fn clear_error_queue() {
 
 extern "C" {
     // Missing in openssl-sys.
-    fn EVP_CipherFinal_ex(
-        ctx: *mut ffi::EVP_CIPHER_CTX,
-        out: *mut c_uchar,
-        len: *mut c_int,
-    ) -> c_int;
+    fn EVP_CipherFinal_ex(ctx: *mut ffi::EVP_CIPHER_CTX, out: *mut c_uchar, len: *mut c_int) -> c_int;
 }

@@ -30,11 +30,7 @@ pub struct IvPool {
 impl IvPool {
     /// An empty pool.
     pub const fn new() -> IvPool {
-        IvPool {
-            batch: [[0; IV_LEN]; BATCH],
-            used: BATCH,
-            pid: 0,
-        }
+        IvPool { batch: [[0; IV_LEN]; BATCH], used: BATCH, pid: 0 }
     }
 
     /// Hands out an IV that was never handed out before, and forgets it.

@@ -163,11 +163,7 @@ pub fn seal(
 ///
 /// Errors: all of [`RowError`].
 #[inline]
-pub fn open(
-    cipher: &mut Cipher,
-    stored: &[u8],
-    out: &mut [MaybeUninit<u8>],
-) -> Result<(), RowError> {
+pub fn open(cipher: &mut Cipher, stored: &[u8], out: &mut [MaybeUninit<u8>]) -> Result<(), RowError> {
     const WRONG: RowError = RowError::Cipher(CipherError::BufferLength);
     let row = split(stored).ok_or(RowError::NotEncrypted)?;
     let (clear, _) = stored.split_first_chunk().ok_or(RowError::NotEncrypted)?;
@@ -210,12 +206,7 @@ fn split(stored: &[u8]) -> Option<StoredRow<'_>> {
         && read_u16(header, INFOMASK2_OFFSET) & INFOMASK2_ZERO == 0
         && read_u16(header, INFOMASK_OFFSET) & INFOMASK_ZERO == 0
         && header[HOFF_OFFSET] == DATA_OFFSET as u8;
-    disguised.then_some(StoredRow {
-        header,
-        iv,
-        ciphertext,
-        tag,
-    })
+    disguised.then_some(StoredRow { header, iv, ciphertext, tag })
 }
 
 #[inline]

@@ -35,12 +35,7 @@ pub enum UnwrapError {
 /// Wraps `dek`, whose id is `key_id`, under `kek`. `iv` is fresh and random.
 ///
 /// Errors: [`CipherError::Library`].
-pub fn wrap(
-    kek: &Key,
-    key_id: &KeyId,
-    dek: &Key,
-    iv: &Iv,
-) -> Result<[u8; WRAPPED_LEN], CipherError> {
+pub fn wrap(kek: &Key, key_id: &KeyId, dek: &Key, iv: &Iv) -> Result<[u8; WRAPPED_LEN], CipherError> {
     let mut ciphertext = [0; KEY_LEN];
     let mut tag = [0; TAG_LEN];
     Cipher::new(kek)?.encrypt(iv, key_id, dek, as_uninit(&mut ciphertext), &mut tag)?;
@@ -59,12 +54,12 @@ pub fn wrap(
 pub fn unwrap(kek: &Key, key_id: &KeyId, wrapped: &[u8]) -> Result<Zeroizing<Key>, UnwrapError> {
     let (iv, ciphertext, tag) = split(wrapped).ok_or(UnwrapError::BadFormat)?;
     let mut dek = Zeroizing::new([0; KEY_LEN]);
-    Cipher::new(kek)
-        .and_then(|mut cipher| cipher.decrypt(iv, key_id, ciphertext, tag, as_uninit(&mut dek)))
-        .map_err(|e| match e {
+    Cipher::new(kek).and_then(|mut cipher| cipher.decrypt(iv, key_id, ciphertext, tag, as_uninit(&mut dek))).map_err(
+        |e| match e {
             CipherError::Authentication => UnwrapError::Authentication,
             _ => UnwrapError::Library,
-        })?;
+        },
+    )?;
     Ok(dek)
 }
 

@@ -46,7 +46,10 @@ pg_callback! {
         unsafe {
             let (session, txn) = (Session::of(ctx), Txn::of(txn));
             session.run(|| {
-                swap::with_plaintext(relation, change, || text::row::change(session, txn, relation, change));
+                if extension::is_key_table(relation) {
+                    return;
+                }
+                swap::with_plaintext(session, txn, relation, change, || text::row::change(session, txn, relation, change));
             });
         }
     }
@@ -71,6 +74,7 @@ pg_callback! {
         unsafe {
             let (session, txn) = (Session::of(ctx), Txn::of(txn));
             session.run(|| text::transaction::commit(session, txn));
+            session.values().forget(txn);
         }
     }
 
@@ -86,11 +90,15 @@ pg_callback! {
     ) {
         // SAFETY: the arguments of the callback.
         unsafe {
-            if values::is_ours(prefix) {
-                return;
-            }
             let session = Session::of(ctx);
             let txn = transactional.then(|| Txn::of(txn));
+            if values::is_ours(prefix) {
+                if let Some(txn) = txn {
+                    let content = slice(content.cast::<u8>(), size as usize);
+                    session.run(|| session.values().collect(session, txn, content));
+                }
+                return;
+            }
             session.run(|| text::transaction::message(session, txn, prefix, content, size as usize));
         }
     }
@@ -135,6 +143,7 @@ pg_callback! {
         unsafe {
             let (session, txn) = (Session::of(ctx), Txn::of(txn));
             session.run(|| text::transaction::prepare(session, txn));
+            session.values().forget(txn);
         }
     }
 
@@ -213,13 +222,17 @@ pg_callback! {
     pub fn stream_change(
         ctx: *mut LogicalDecodingContext,
         txn: *mut ReorderBufferTXN,
-        _relation: Relation,
+        relation: Relation,
         _change: *mut ReorderBufferChange,
     ) {
         // SAFETY: the arguments of the callback.
         unsafe {
             let (session, txn) = (Session::of(ctx), Txn::of(txn));
-            session.run(|| text::stream::change(session, txn));
+            session.run(|| {
+                if !extension::is_key_table(relation) {
+                    text::stream::change(session, txn);
+                }
+            });
         }
     }
 
@@ -235,6 +248,7 @@ pg_callback! {
         // SAFETY: the arguments of the callback.
         unsafe {
             if values::is_ours(prefix) {
+                // the text format does not show streamed rows, so there is nothing to collect for them
                 return;
             }
             let session = Session::of(ctx);

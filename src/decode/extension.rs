@@ -1,13 +1,16 @@
 //! Is the extension there? A database without it has neither encrypted tables nor their keys, and whoever decodes it
 //! through us most likely forgot a step.
 
+use core::ffi::CStr;
+
 use super::session::Session;
 use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
+use crate::pg::rel::Relation;
 use crate::pg::{sys, Datum};
 use crate::pg_error;
 
-const NAME: &core::ffi::CStr = c"pg_vault_tde";
+const NAME: &CStr = c"pg_vault_tde";
 
 /// Raises an ERROR unless the extension exists in this database. The slot stays as it is, and works once the extension
 /// is created.
@@ -60,5 +63,19 @@ unsafe fn exists() -> bool {
         sys::UnregisterSnapshot(snapshot);
         sys::table_close(catalog, lock);
         found
+    }
+}
+
+/// Whether a relation is the extension's table of wrapped keys. Its changes are no consumer's business: a plain database,
+/// which the stream is to look like, has no such table.
+///
+/// # Safety
+/// `relation` must be open, under the historic snapshot.
+pub unsafe fn is_key_table(relation: Relation) -> bool {
+    // SAFETY: names of catalog rows are NUL-terminated; the schema is looked up only for a table of that name.
+    unsafe {
+        let class = (*relation).rd_rel;
+        CStr::from_ptr((&raw const (*class).relname.data).cast()) == c"data_keys"
+            && str_of(sys::get_namespace_name((*class).relnamespace)) == "vault_tde"
     }
 }

@@ -5,6 +5,7 @@ use core::mem::size_of;
 
 use super::options::Options;
 use super::text::Out;
+use super::values::Values;
 use crate::pg::memory::{self, MemoryContext};
 use crate::pg::sys::{self, LogicalDecodingContext};
 use crate::pg_callback;
@@ -12,7 +13,7 @@ use crate::pg_callback;
 /// `ctx->output_plugin_private`, in `ctx->context`. Nothing of it needs dropping: the context goes when the session
 /// ends, by `shutdown` or by an ERROR.
 ///
-/// Still to come here: the values that messages have brought for the rows to follow (`values.rs`); the inner plugin's
+/// Still to come here: the inner plugin's
 /// table of callbacks and its own `output_plugin_private`, exchanged around every call of it; and what tells the table
 /// access method's guard that this slot is being decoded by us (set in [`Session::start`], taken back in
 /// [`Session::end`] and [`lost`]).
@@ -20,6 +21,8 @@ struct State {
     /// Everything that a callback allocates.
     scratch: MemoryContext,
     options: Options,
+    /// Out-of-line values for rows to come.
+    values: Values,
     /// The extension was found in this database; asked once a session.
     extension_seen: bool,
     /// Calls [`lost`] when `ctx->context` goes without `shutdown`.
@@ -41,7 +44,8 @@ impl Session {
             let state: *mut State = sys::MemoryContextAllocZero((*ctx).context, size_of::<State>()).cast();
             let scratch = memory::new_context((*ctx).context, c"pg_vault_tde change");
             let on_loss = sys::MemoryContextCallback { func: Some(lost), arg: ctx.cast(), next: core::ptr::null_mut() };
-            state.write(State { scratch, options, extension_seen: false, on_loss });
+            let values = Values::new(memory::new_context((*ctx).context, c"pg_vault_tde values"));
+            state.write(State { scratch, options, values, extension_seen: false, on_loss });
             sys::MemoryContextRegisterResetCallback((*ctx).context, &raw mut (*state).on_loss);
             (*ctx).output_plugin_private = state.cast();
         }
@@ -65,6 +69,19 @@ impl Session {
     pub fn options(self) -> Options {
         // SAFETY: the state lives as long as the session.
         unsafe { (*self.state()).options }
+    }
+
+    /// The out-of-line values that wait for their rows.
+    #[inline]
+    pub fn values(self) -> Values {
+        // SAFETY: as for `options`.
+        unsafe { (*self.state()).values }
+    }
+
+    /// Whether the rows of rewritten tables are sent.
+    pub fn wants_rewrites(self) -> bool {
+        // SAFETY: a decoding context has a reorder buffer.
+        unsafe { (*(*self.0).reorder).output_rewrites }
     }
 
     /// Whether the extension has been found; [`Session::extension_is_there`] notes that.

@@ -10,8 +10,8 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
 
-use crate::pg::shadow::Shadow;
 use super::slot;
+use crate::pg::shadow::Shadow;
 use crate::pg::tuple::{HeapTuple, TupleTableSlot};
 use crate::pg::{heapam, rel as relation, sys, Datum};
 use crate::{pg_callback, pg_error};
@@ -44,7 +44,17 @@ impl Build {
             let slot = slot::new_slot(rel);
             (*econtext).ecxt_scantuple = slot;
             let predicate = sys::ExecPrepareQual((*info).ii_Predicate, estate);
-            Self { rel, index, info, estate, econtext, predicate, slot, callback: None, callback_state: ptr::null_mut() }
+            Self {
+                rel,
+                index,
+                info,
+                estate,
+                econtext,
+                predicate,
+                slot,
+                callback: None,
+                callback_state: ptr::null_mut(),
+            }
         }
     }
 
@@ -99,7 +109,8 @@ unsafe fn stored_row(ctid: Datum) -> HeapTuple {
     unsafe {
         let slot: *mut TupleTableSlot = (ctid as *mut u8).sub(offset_of!(TupleTableSlot, tts_tid)).cast();
         let ops = (*slot).tts_ops;
-        let known = ptr::eq(ops, &raw const sys::TTSOpsBufferHeapTuple) || ptr::eq(ops, &raw const sys::TTSOpsHeapTuple);
+        let known =
+            ptr::eq(ops, &raw const sys::TTSOpsBufferHeapTuple) || ptr::eq(ops, &raw const sys::TTSOpsHeapTuple);
         if (*slot).type_ != sys::T_TupleTableSlot || !known {
             pg_error!(crate::pg::error::INTERNAL_ERROR, "index build did not find heapam's slot");
         }

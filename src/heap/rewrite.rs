@@ -59,10 +59,7 @@ impl Source {
                 Self::Index(scan) => {
                     let found = sys::index_getnext_slot(scan, sys::ForwardScanDirection, slot);
                     if found && (*scan).xs_recheck {
-                        pg_error!(
-                            crate::pg::error::INTERNAL_ERROR,
-                            "CLUSTER does not support lossy index conditions"
-                        );
+                        pg_error!(crate::pg::error::INTERNAL_ERROR, "CLUSTER does not support lossy index conditions");
                     }
                     found
                 }
@@ -152,7 +149,9 @@ unsafe fn update_xid(header: sys::HeapTupleHeader) -> sys::TransactionId {
     // SAFETY: a valid header.
     unsafe {
         let mask = (*header).t_infomask as u32;
-        if mask & sys::HEAP_XMAX_INVALID == 0 && mask & sys::HEAP_XMAX_IS_MULTI != 0 && mask & sys::HEAP_XMAX_LOCK_ONLY == 0
+        if mask & sys::HEAP_XMAX_INVALID == 0
+            && mask & sys::HEAP_XMAX_IS_MULTI != 0
+            && mask & sys::HEAP_XMAX_LOCK_ONLY == 0
         {
             sys::HeapTupleGetUpdateXid(header)
         } else {

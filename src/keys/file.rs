@@ -51,7 +51,7 @@ pub fn unwrap(key: KeyName<'_>, wrapped: &[u8]) -> Result<Zeroizing<Key>, Proble
                 )
         }
         UnwrapError::BadFormat => Problem::new(DATA_CORRUPTED, format!("the wrapped data key of {key} is malformed"))
-            .hint("Restore the row of \"vault_tde.data_keys\" from a backup."),
+            .hint("Restore the database from a backup."),
         UnwrapError::Library => openssl_failed(),
     })
 }

@@ -142,6 +142,21 @@ fn raise_no_extension() -> ! {
         hint: ("Run CREATE EXTENSION pg_vault_tde."))
 }
 
+/// Copies the rows of the key table to `store`.
+///
+/// # Safety
+/// The columns of `store` must be those of the key table.
+pub unsafe fn copy_rows(store: *mut sys::Tuplestorestate) {
+    // SAFETY: in a transaction; the caller's promise.
+    unsafe {
+        let rel = table::open(sys::AccessShareLock);
+        if !rel.is_null() {
+            table::copy(rel, store);
+            sys::table_close(rel, sys::AccessShareLock as i32);
+        }
+    }
+}
+
 /// What `vault_tde.status()` tells about the ring.
 #[derive(Clone, Copy)]
 pub struct Survey {

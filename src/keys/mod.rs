@@ -27,7 +27,7 @@ mod table;
 use crate::crypto::IvPool;
 use crate::pg::BackendCell;
 
-pub use generations::{ensure_first_generation, rotate, survey};
+pub use generations::{copy_rows, ensure_first_generation, rotate, survey};
 pub use rows::{open_chunk, open_row, seal_chunk, seal_row, OpenError};
 
 /// What this backend holds of the keys.

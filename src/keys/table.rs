@@ -1,5 +1,7 @@
 //! The key table, `vault_tde.data_keys`: how its rows are found, read and written.
 //!
+//! It is a materialized view, and what is written is not logically logged: `README.md` says why.
+//!
 //! It is read in any session: in an ordinary one, in a parallel worker, on a standby, and in a logical decoding session
 //! under a historic snapshot. So the table is found, and its rows are judged, by a snapshot of now
 //! (`GetNonHistoricCatalogSnapshot`): an MVCC one, since a scan by SnapshotSelf may miss both versions of a row that is
@@ -82,10 +84,10 @@ pub unsafe fn open(lock: u32) -> sys::Relation {
         if rel.is_null() {
             return rel;
         }
-        let is_table =
-            (*(*rel).rd_rel).relkind as u8 == sys::RELKIND_RELATION && (*(*rel).rd_rel).relam == sys::HEAP_TABLE_AM_OID;
+        let class = (*rel).rd_rel;
+        let is_heap = (*class).relkind as u8 == sys::RELKIND_MATVIEW && (*class).relam == sys::HEAP_TABLE_AM_OID;
         let has_columns = COLUMN_TYPES.iter().zip(1..).all(|(&t, n)| sys::SPI_gettypeid((*rel).rd_att, n) == t);
-        if !is_table || !has_columns {
+        if !is_heap || !has_columns {
             pg_error!(OBJECT_NOT_IN_PREREQUISITE_STATE, "relation \"vault_tde.data_keys\" is not the key table of pg_vault_tde";
                 hint: ("Drop the relation, then run CREATE EXTENSION pg_vault_tde."));
         }
@@ -145,24 +147,39 @@ unsafe fn find_oid(catalog: Oid, index: Oid, oid_column: u32, keys: &mut [sys::S
 /// # Safety
 /// `rel` must come from [`open`].
 pub unsafe fn read(rel: sys::Relation, which: Which) -> StoredKeys {
+    let mut list = StoredKeys::EMPTY;
+    // SAFETY: the caller's promise; the tuples are of the relation's descriptor.
+    unsafe { for_each(rel, which, |tuple| list = push(list, tuple, (*rel).rd_att)) };
+    list
+}
+
+/// Copies the visible rows as they are to `store`.
+///
+/// # Safety
+/// `rel` must come from [`open`]; the columns of `store` must be those of the key table.
+pub unsafe fn copy(rel: sys::Relation, store: *mut sys::Tuplestorestate) {
+    // SAFETY: the caller's promise; the tuplestore copies.
+    unsafe { for_each(rel, Which::Visible, |tuple| sys::tuplestore_puttuple(store, tuple)) };
+}
+
+/// Calls `body` with each tuple, which is in the scan's buffer.
+unsafe fn for_each(rel: sys::Relation, which: Which, mut body: impl FnMut(sys::HeapTuple)) {
     // SAFETY: the scan's slot is a buffer heap slot that holds the tuple until the next call.
     unsafe {
         let snapshot = sys::RegisterSnapshot(sys::GetNonHistoricCatalogSnapshot((*rel).rd_id));
         let any = &raw mut sys::SnapshotAnyData;
         let scan = sys::systable_beginscan(rel, INVALID_OID, false, any, 0, ptr::null_mut());
-        let mut list = StoredKeys::EMPTY;
         loop {
             let tuple = sys::systable_getnext(scan);
             if tuple.is_null() {
                 break;
             }
             if which == Which::Any || sys::table_tuple_satisfies_snapshot(rel, (*scan).slot, snapshot) {
-                list = push(list, tuple, (*rel).rd_att);
+                body(tuple);
             }
         }
         sys::systable_endscan(scan);
         sys::UnregisterSnapshot(snapshot);
-        list
     }
 }
 
@@ -174,7 +191,7 @@ unsafe fn push(list: StoredKeys, tuple: sys::HeapTuple, desc: sys::TupleDesc) ->
         let value = unsafe { sys::heap_getattr(tuple, n, desc, &mut is_null) };
         (!is_null).then_some(value)
     };
-    // all of them are NOT NULL; a row that somebody made otherwise is no key
+    // none of them is ever NULL; a row that somebody made otherwise is no key
     let (Some(generation), Some(key_id), Some(provider), Some(wrapped)) = (column(1), column(2), column(3), column(4))
     else {
         return list;
@@ -224,7 +241,13 @@ pub unsafe fn insert(rel: sys::Relation, row: &NewRow) {
         ];
         let nulls = [false, false, false, false, row.kek_version.is_none(), false];
         let tuple = sys::heap_form_tuple((*rel).rd_att, values.as_ptr(), nulls.as_ptr());
-        sys::CatalogTupleInsert(rel, tuple);
+        sys::heap_insert(
+            rel,
+            tuple,
+            sys::GetCurrentCommandId(true),
+            sys::HEAP_INSERT_NO_LOGICAL as i32,
+            ptr::null_mut(),
+        );
         sys::heap_freetuple(tuple);
         sys::CacheInvalidateRelcache(rel);
         sys::CommandCounterIncrement();

@@ -131,11 +131,7 @@ pub unsafe fn toast_snapshot(space: &mut core::mem::MaybeUninit<sys::SnapshotDat
 ///
 /// # Safety
 /// Both relations must be open.
-pub unsafe fn index_beginscan(
-    rel: sys::Relation,
-    index: sys::Relation,
-    snapshot: sys::Snapshot,
-) -> sys::IndexScanDesc {
+pub unsafe fn index_beginscan(rel: sys::Relation, index: sys::Relation, snapshot: sys::Snapshot) -> sys::IndexScanDesc {
     // SAFETY: the caller's promise.
     #[cfg(pg17)]
     unsafe {

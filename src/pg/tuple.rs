@@ -72,17 +72,3 @@ pub unsafe fn deform<'a>(tuple: HeapTuple, columns: sys::TupleDesc) -> (&'a mut 
         (core::slice::from_raw_parts_mut(values, natts), core::slice::from_raw_parts_mut(nulls, natts))
     }
 }
-
-/// `VARATT_IS_EXTERNAL_ONDISK()`: a pointer into a TOAST table.
-///
-/// # Safety
-/// `value` must be a variable-length value.
-#[inline]
-pub unsafe fn is_external_ondisk(value: *const sys::varlena) -> bool {
-    const EXTERNAL: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
-    // SAFETY: the caller's promise; the tag follows the header byte of an external value.
-    unsafe {
-        let at: *const u8 = value.cast();
-        *at == EXTERNAL && u32::from(*at.add(1)) == sys::VARTAG_ONDISK
-    }
-}

@@ -63,14 +63,6 @@ impl Varlena {
         unsafe { ptr::read_unaligned(self.0.add(EXTERNAL_HEADER).cast()) }
     }
 
-    /// Whether both are the same on-disk pointer.
-    pub fn same_pointer(self, other: Self) -> bool {
-        // SAFETY: both are on-disk pointers, POINTER_SIZE bytes long.
-        unsafe {
-            core::slice::from_raw_parts(self.0, POINTER_SIZE) == core::slice::from_raw_parts(other.0, POINTER_SIZE)
-        }
-    }
-
     /// The payload of a value that is not external, with what a pointer to it has to say.
     pub fn payload(self) -> Payload {
         // SAFETY: the header says which form the value has and how long it is.
@@ -105,8 +97,12 @@ pub fn external_is_compressed(pointer: &sys::varatt_external) -> bool {
 
 /// A new on-disk TOAST pointer in the current memory context.
 pub fn new_pointer(rawsize: i32, extinfo: u32, value_id: Oid, toast_oid: Oid) -> Datum {
-    let pointer =
-        sys::varatt_external { va_rawsize: rawsize, va_extinfo: extinfo, va_valueid: value_id, va_toastrelid: toast_oid };
+    let pointer = sys::varatt_external {
+        va_rawsize: rawsize,
+        va_extinfo: extinfo,
+        va_valueid: value_id,
+        va_toastrelid: toast_oid,
+    };
     // SAFETY: palloc gives POINTER_SIZE bytes; the struct is written unaligned behind the two header bytes.
     unsafe {
         let datum: *mut u8 = sys::palloc(POINTER_SIZE).cast();
@@ -115,6 +111,27 @@ pub fn new_pointer(rawsize: i32, extinfo: u32, value_id: Oid, toast_oid: Oid) ->
         ptr::write_unaligned(datum.add(EXTERNAL_HEADER).cast(), pointer);
         datum as Datum
     }
+}
+
+/// A new indirect datum (`VARTAG_INDIRECT`) to the varlena at `target`, in the current memory context.
+pub fn new_indirect(target: *mut sys::varlena) -> *mut u8 {
+    // SAFETY: palloc gives as many bytes as are written.
+    unsafe {
+        let datum: *mut u8 = sys::palloc(EXTERNAL_HEADER + size_of::<sys::varatt_indirect>()).cast();
+        *datum = 0x01;
+        *datum.add(1) = sys::VARTAG_INDIRECT as u8;
+        ptr::write_unaligned(datum.add(EXTERNAL_HEADER).cast(), sys::varatt_indirect { pointer: target });
+        datum
+    }
+}
+
+/// `SET_VARSIZE_COMPRESSED(at, size)`
+///
+/// # Safety
+/// `at` must be writable for 4 bytes.
+pub unsafe fn set_size_compressed(at: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { ptr::write_unaligned(at.cast::<u32>(), ((size as u32) << 2) | 0x02) }
 }
 
 /// `SET_VARSIZE(at, size)`

@@ -27,7 +27,7 @@ pub fn define() {
             Provider::File as c_int,
             KEY_PROVIDERS.as_ptr().cast(),
             sys::PGC_SIGHUP,
-            sys::GUC_SUPERUSER_ONLY as c_int,
+            0,
             None,
             None,
             None,
@@ -35,7 +35,7 @@ pub fn define() {
         sys::DefineCustomStringVariable(
             c"pg_vault_tde.key_file".as_ptr(),
             c"File that holds the key-encryption key of the key provider \"file\".".as_ptr(),
-            c"64 hexadecimal digits, mode 0600, owned by the server's user. A relative path is relative to the data directory."
+            c"64 hexadecimal digits, mode 0600, owned by the server's user. A relative path is relative to the data directory, which base backups copy, so keep the file elsewhere."
                 .as_ptr(),
             settings::KEY_FILE.as_ptr(),
             c"".as_ptr(),

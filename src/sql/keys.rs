@@ -1,9 +1,8 @@
 //! Functions about keys.
 
 use crate::keys;
-use crate::pg::error::INTERNAL_ERROR;
 use crate::pg::{sys, Datum};
-use crate::{pg_error, pg_function};
+use crate::pg_function;
 
 pg_function! {
     /// `vault_tde.rotate_key() returns int`
@@ -11,15 +10,13 @@ pg_function! {
         keys::rotate() as Datum
     }
 
-    /// Trigger of `vault_tde.data_keys`: sessions drop their rings also when a superuser changes the table by hand.
-    fn vault_tde_data_keys_changed[pg_finfo_vault_tde_data_keys_changed](call) {
-        // SAFETY: the context is checked to be that of a trigger before it is read as one.
+    /// `vault_tde.data_keys_rows()`: the rows of `vault_tde.data_keys`, the query of which it is. So a REFRESH changes nothing.
+    fn vault_tde_data_keys_rows[pg_finfo_vault_tde_data_keys_rows](call) {
+        // SAFETY: fcinfo of a set-returning function, whose result has the key table's columns.
         unsafe {
-            let context = (*call.0).context;
-            if context.is_null() || (*context).type_ != sys::T_TriggerData {
-                pg_error!(INTERNAL_ERROR, "not called by the trigger manager");
-            }
-            sys::CacheInvalidateRelcache((*context.cast::<sys::TriggerData>()).tg_relation);
+            sys::InitMaterializedSRF(call.0, 0);
+            let info: *mut sys::ReturnSetInfo = (*call.0).resultinfo.cast();
+            keys::copy_rows((*info).setResult);
         }
         0
     }

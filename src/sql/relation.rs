@@ -1,6 +1,8 @@
 //! Functions about relations.
 
-use crate::pg::{sys, Datum, Oid};
+use core::ffi::CStr;
+
+use crate::pg::{sys, Datum, Oid, INVALID_OID};
 use crate::pg_function;
 
 pg_function! {
@@ -38,8 +40,9 @@ fn has_storage(kind: u8) -> bool {
     )
 }
 
-/// Whether `method` is our table access method.
+/// Whether `method` is one of our table access methods.
 unsafe fn is_encrypted_method(method: Oid) -> bool {
-    // SAFETY: a syscache look-up in a transaction.
-    unsafe { method != 0 && method == sys::get_table_am_oid(c"encrypted_heap".as_ptr(), true) }
+    // SAFETY: syscache look-ups in a transaction.
+    let is = |name: &CStr| unsafe { method == sys::get_table_am_oid(name.as_ptr(), true) };
+    method != INVALID_OID && (is(c"encrypted_heap") || is(c"encrypted_toast"))
 }

@@ -33,12 +33,15 @@ pg_function! {
     /// Called by the extension's script: says what logical decoding still needs. (A NOTICE would not be shown then.)
     fn vault_tde_check_output_plugin_libraries[pg_finfo_vault_tde_check_output_plugin_libraries](_call) {
         if let Some((list, false)) = plugin_list() {
+            let comma = if list.is_empty() { "" } else { ", " };
             Report::new(
                 INVALID_PARAMETER_VALUE,
                 format_args!("\"output_plugin_libraries\" does not list \"pg_vault_tde\""),
             )
             .detail(format_args!("Logical decoding of encrypted tables will be refused by the server."))
-            .hint(format_args!("Set it to '{list}{}pg_vault_tde' and reload the configuration.", if list.is_empty() { "" } else { ", " }))
+            .hint(format_args!(
+                "Run ALTER SYSTEM SET output_plugin_libraries = {list}{comma}pg_vault_tde; then SELECT pg_reload_conf()."
+            ))
             .log(sys::WARNING);
         }
         0

@@ -138,8 +138,7 @@ impl Sender {
     pub unsafe fn new(rel: sys::Relation, kind: Kind, toast_oid: Oid, value_id: Oid, size: u32, options: i32) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
-            let logged =
-                relation::is_logically_logged(rel) && options & sys::HEAP_INSERT_NO_LOGICAL as i32 == 0;
+            let logged = relation::is_logically_logged(rel) && options & sys::HEAP_INSERT_NO_LOGICAL as i32 == 0;
             let rewrite = (*(*rel).rd_rel).relrewrite != 0;
             let header = Header { kind, rewrite, toast_oid, value_id, size, first_seq: 0, xid: 0 };
             let chunks = super::pieces(size) as usize;

@@ -141,14 +141,7 @@ unsafe fn choose_value_id(rel: sys::Relation, chunks: &Chunks, old_external: *co
 #[repr(C, align(8))]
 struct ChunkDatum([MaybeUninit<u8>; varlena::HEADER + MAX_CHUNK_SIZE]);
 
-unsafe fn write_chunks(
-    rel: sys::Relation,
-    chunks: &Chunks,
-    value_id: Oid,
-    data: *const u8,
-    len: usize,
-    options: i32,
-) {
+unsafe fn write_chunks(rel: sys::Relation, chunks: &Chunks, value_id: Oid, data: *const u8, len: usize, options: i32) {
     // SAFETY: as for `store`; `data` points to `len` bytes.
     unsafe {
         let cid = sys::GetCurrentCommandId(true);
@@ -205,13 +198,8 @@ pub unsafe fn for_each_chunk(
         let desc = (*chunks.table).rd_att;
         let mut snapshot = MaybeUninit::uninit();
         let snapshot = majors::toast_snapshot(&mut snapshot);
-        let scan = sys::systable_beginscan_ordered(
-            chunks.table,
-            chunks.valid_index(),
-            snapshot,
-            nkeys,
-            keys.as_mut_ptr(),
-        );
+        let scan =
+            sys::systable_beginscan_ordered(chunks.table, chunks.valid_index(), snapshot, nkeys, keys.as_mut_ptr());
         let mut expected = first;
         loop {
             let tuple = sys::systable_getnext_ordered(scan, sys::ForwardScanDirection);

@@ -245,8 +245,7 @@ impl Work {
             }
 
             self.note_obsolete();
-            let tuple =
-                if self.ttc.ttc_flags & sys::TOAST_NEEDS_CHANGE as u8 != 0 { self.form(new) } else { new };
+            let tuple = if self.ttc.ttc_flags & sys::TOAST_NEEDS_CHANGE as u8 != 0 { self.form(new) } else { new };
             Toasted { tuple, rel, attributes: self.attributes }
         }
     }

@@ -1,7 +1,7 @@
 //! What was changed is refused, and a refusal leaves nothing behind.
 
-use crate::crypto::row::{generation_byte, DATA_OFFSET, GENERATION_OFFSET, HEADER_CLEAR};
 use crate::crypto::row::RowError;
+use crate::crypto::row::{generation_byte, DATA_OFFSET, GENERATION_OFFSET, HEADER_CLEAR};
 use crate::crypto::{Cipher, CipherError};
 use crate::support::*;
 
@@ -9,10 +9,7 @@ use crate::support::*;
 fn assert_refused(cipher: &mut Cipher, stored: &[u8], what: &str) {
     let (error, out) = open(cipher, stored).expect_err(what);
     assert_eq!(error, RowError::Authentication, "{what}");
-    assert!(
-        out[..HEADER_CLEAR].iter().all(|&b| b == UNTOUCHED),
-        "{what}"
-    );
+    assert!(out[..HEADER_CLEAR].iter().all(|&b| b == UNTOUCHED), "{what}");
     assert!(out[HEADER_CLEAR..].iter().all(|&b| b == 0), "{what}");
     assert!(error_queue_is_empty(), "{what}");
 }
@@ -25,11 +22,7 @@ fn every_flipped_bit_is_refused_and_the_cipher_goes_on() {
     assert!((70..110).contains(&stored.len()));
     for bit in DATA_OFFSET * 8..stored.len() * 8 {
         assert_refused(&mut cipher, &flip(&stored, bit), &format!("bit {bit}"));
-        assert_eq!(
-            open(&mut cipher, &stored).as_ref(),
-            Ok(&plain),
-            "after bit {bit}"
-        );
+        assert_eq!(open(&mut cipher, &stored).as_ref(), Ok(&plain), "after bit {bit}");
         assert_eq!(seal(&mut cipher, 7, &plain), stored, "after bit {bit}");
     }
 }
@@ -83,9 +76,7 @@ fn tag_of_another_message_is_refused() {
     let mut encrypt = |iv: u8, aad: &[u8], plain: &[u8]| {
         let mut out = vec![UNTOUCHED; plain.len()];
         let mut tag = [0; 16];
-        cipher
-            .encrypt(&[iv; 12], aad, plain, as_uninit(&mut out), &mut tag)
-            .unwrap();
+        cipher.encrypt(&[iv; 12], aad, plain, as_uninit(&mut out), &mut tag).unwrap();
         (out, tag)
     };
     let (one, tag_of_one) = encrypt(1, b"chunk 0", b"some value");
@@ -96,19 +87,13 @@ fn tag_of_another_message_is_refused() {
         result.map(|()| out)
     };
     const REFUSED: Result<Vec<u8>, CipherError> = Err(CipherError::Authentication);
-    assert_eq!(
-        decrypt(1, b"chunk 0", &one, &tag_of_one),
-        Ok(b"some value".to_vec())
-    );
+    assert_eq!(decrypt(1, b"chunk 0", &one, &tag_of_one), Ok(b"some value".to_vec()));
     assert_eq!(decrypt(2, b"chunk 0", &one, &tag_of_one), REFUSED);
     assert_eq!(decrypt(1, b"chunk 1", &one, &tag_of_one), REFUSED);
     assert_eq!(decrypt(1, b"", &one, &tag_of_one), REFUSED);
     assert_eq!(decrypt(1, b"chunk 0", &two, &tag_of_one), REFUSED);
     assert_eq!(decrypt(1, b"chunk 0", &one, &tag_of_two), REFUSED);
-    assert_eq!(
-        decrypt(2, b"chunk 1", &two, &tag_of_two),
-        Ok(b"else value".to_vec())
-    );
+    assert_eq!(decrypt(2, b"chunk 1", &two, &tag_of_two), Ok(b"else value".to_vec()));
 }
 
 /// An empty message, too, is refused with a wrong tag.
@@ -116,9 +101,7 @@ fn tag_of_another_message_is_refused() {
 fn an_empty_message_has_a_tag() {
     let mut cipher = cipher(1);
     let mut tag = [0; 16];
-    cipher
-        .encrypt(&[1; 12], b"aad", &[], &mut [], &mut tag)
-        .unwrap();
+    cipher.encrypt(&[1; 12], b"aad", &[], &mut [], &mut tag).unwrap();
     assert_eq!(cipher.decrypt(&[1; 12], b"aad", &[], &tag, &mut []), Ok(()));
     tag[0] ^= 1;
     let refused = cipher.decrypt(&[1; 12], b"aad", &[], &tag, &mut []);

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use crate::crypto::iv::BATCH;
 use crate::crypto::iv::IvError;
+use crate::crypto::iv::BATCH;
 use crate::crypto::{Iv, IvPool};
 
 /// Random bytes as the server's `pg_strong_random` gives them.
@@ -67,23 +67,14 @@ fn another_process_discards_the_batch() {
     // SAFETY: a pool is plain values, nothing that a copy could share; this is what fork does.
     let mut child = unsafe { std::ptr::read(&raw const parent) };
     assert_eq!(number(child.next(2, |b| source.fill(b)).unwrap()), batch);
-    assert_eq!(
-        number(child.next(2, |b| source.fill(b)).unwrap()),
-        batch + 1
-    );
+    assert_eq!(number(child.next(2, |b| source.fill(b)).unwrap()), batch + 1);
     assert_eq!(source.calls, 2);
 
     // The parent goes on with its own; a child of process id 0, the value of an unused pool, draws
     // too.
     assert_eq!(number(parent.next(1, |b| source.fill(b)).unwrap()), 1);
-    assert_eq!(
-        number(parent.next(0, |b| source.fill(b)).unwrap()),
-        2 * batch
-    );
-    assert_eq!(
-        number(IvPool::new().next(0, |b| source.fill(b)).unwrap()),
-        3 * batch
-    );
+    assert_eq!(number(parent.next(0, |b| source.fill(b)).unwrap()), 2 * batch);
+    assert_eq!(number(IvPool::new().next(0, |b| source.fill(b)).unwrap()), 3 * batch);
 }
 
 /// The buffer that the source is given shows what the pool keeps of the last batch.
@@ -114,8 +105,5 @@ fn a_failing_source_is_an_error() {
     assert_eq!(number(pool.next(1, |b| source.fill(b)).unwrap()), 0);
     assert_eq!(pool.next(2, |_| false), Err(IvError::RandomSource));
     assert_eq!(pool.next(1, |_| false), Err(IvError::RandomSource));
-    assert_eq!(
-        number(pool.next(1, |b| source.fill(b)).unwrap()),
-        BATCH as u64
-    );
+    assert_eq!(number(pool.next(1, |b| source.fill(b)).unwrap()), BATCH as u64);
 }

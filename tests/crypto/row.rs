@@ -1,10 +1,10 @@
 //! The stored row: round trips, and what is taken from where.
 
-use crate::crypto::row::{
-    generation_byte, has_external, plain_len, stored_len, DATA_OFFSET, GENERATION_OFFSET,
-    HEAP2_XACT_MASK, HEAP_HASVARWIDTH, HEAP_XACT_MASK, INFOMASK2_OFFSET, INFOMASK_OFFSET,
-};
 use crate::crypto::row::{self, RowError};
+use crate::crypto::row::{
+    generation_byte, has_external, plain_len, stored_len, DATA_OFFSET, GENERATION_OFFSET, HEAP2_XACT_MASK,
+    HEAP_HASVARWIDTH, HEAP_XACT_MASK, INFOMASK2_OFFSET, INFOMASK_OFFSET,
+};
 use crate::crypto::CipherError;
 use crate::support::*;
 
@@ -14,11 +14,7 @@ fn every_length_round_trips() {
     for data_len in 0..=9000 {
         let plain = tuple(data_len);
         let stored = seal(&mut cipher, 7, &plain);
-        assert_eq!(
-            open(&mut cipher, &stored),
-            Ok(plain),
-            "{data_len} bytes of data"
-        );
+        assert_eq!(open(&mut cipher, &stored), Ok(plain), "{data_len} bytes of data");
     }
 }
 
@@ -58,15 +54,9 @@ fn transaction_bits_of_the_stored_header_win() {
         let mask_changed = |at| get_u16(&changed, at) ^ get_u16(&stored, at);
         let infomask2 = mask_changed(INFOMASK2_OFFSET);
         let infomask = mask_changed(INFOMASK_OFFSET);
-        let is_real = bit < INFOMASK2_OFFSET * 8
-            || infomask2 & HEAP2_XACT_MASK != 0
-            || infomask & HEAP_XACT_MASK != 0;
+        let is_real = bit < INFOMASK2_OFFSET * 8 || infomask2 & HEAP2_XACT_MASK != 0 || infomask & HEAP_XACT_MASK != 0;
         if is_real {
-            assert_eq!(
-                open(&mut cipher, &changed),
-                Ok(flip(&plain, bit)),
-                "bit {bit}"
-            );
+            assert_eq!(open(&mut cipher, &changed), Ok(flip(&plain, bit)), "bit {bit}");
         } else if infomask == HEAP_HASVARWIDTH {
             assert_eq!(open(&mut cipher, &changed), Ok(plain.clone()));
             assert!(has_external(&changed) && !has_external(&stored));
@@ -105,18 +95,12 @@ fn all_transaction_bits_at_once() {
 fn a_heap_row_is_not_encrypted() {
     let mut cipher = cipher(1);
     let plain = tuple(100);
-    assert_eq!(
-        open(&mut cipher, &plain).unwrap_err().0,
-        RowError::NotEncrypted
-    );
+    assert_eq!(open(&mut cipher, &plain).unwrap_err().0, RowError::NotEncrypted);
     assert_eq!(generation_byte(&plain), None);
     // No attributes at all, as in a table without columns.
     let mut empty = vec![0; 24];
     empty[row::HOFF_OFFSET] = DATA_OFFSET as u8;
-    assert_eq!(
-        open(&mut cipher, &empty).unwrap_err().0,
-        RowError::NotEncrypted
-    );
+    assert_eq!(open(&mut cipher, &empty).unwrap_err().0, RowError::NotEncrypted);
 }
 
 #[test]
@@ -137,14 +121,7 @@ fn buffers_of_a_wrong_length_are_refused() {
     }
     for len in 0..24 {
         let mut out = vec![UNTOUCHED; stored_len(len)];
-        let result = row::seal(
-            &mut cipher,
-            &[0; 12],
-            7,
-            false,
-            &plain[..len],
-            as_uninit(&mut out),
-        );
+        let result = row::seal(&mut cipher, &[0; 12], 7, false, &plain[..len], as_uninit(&mut out));
         assert_eq!(result, Err(CipherError::BufferLength), "seal of {len}");
     }
 }

@@ -56,15 +56,7 @@ pub fn cipher(key: u8) -> Cipher {
 pub fn seal(cipher: &mut Cipher, generation: u8, plain: &[u8]) -> Vec<u8> {
     let mut stored = vec![UNTOUCHED; row::stored_len(plain.len())];
     let iv = noise(plain.len() as u64 + 99, 12).try_into().unwrap();
-    row::seal(
-        cipher,
-        &iv,
-        generation,
-        false,
-        plain,
-        as_uninit(&mut stored),
-    )
-    .unwrap();
+    row::seal(cipher, &iv, generation, false, plain, as_uninit(&mut stored)).unwrap();
     stored
 }
 

@@ -2,8 +2,8 @@
 
 use openssl::symm;
 
-use crate::crypto::kdf::{LABEL_HEAP, LABEL_INDEX, LABEL_TOAST};
 use crate::crypto::kdf::{self, KdfError};
+use crate::crypto::kdf::{LABEL_HEAP, LABEL_INDEX, LABEL_TOAST};
 use crate::crypto::{row, Cipher, CipherError, Key};
 use crate::support::*;
 
@@ -28,14 +28,7 @@ fn gcm_test_cases_13_to_16() {
     let zeros = "00".repeat(32);
     let cases = [
         // key, IV, AAD, plaintext, ciphertext, tag
-        (
-            zeros.as_str(),
-            &zeros[..24],
-            "",
-            "",
-            "",
-            "530f8afbc74536b9a963b4f1c4cb738b",
-        ),
+        (zeros.as_str(), &zeros[..24], "", "", "", "530f8afbc74536b9a963b4f1c4cb738b"),
         (
             &zeros,
             &zeros[..24],
@@ -44,14 +37,7 @@ fn gcm_test_cases_13_to_16() {
             "cea7403d4d606b6e074ec5d3baf39d18",
             "d0d1c8a799996bf0265b98b5d48ab919",
         ),
-        (
-            KEY,
-            IV,
-            "",
-            PLAIN,
-            CIPHERTEXT,
-            "b094dac5d93471bdec1a502270e3cc6c",
-        ),
+        (KEY, IV, "", PLAIN, CIPHERTEXT, "b094dac5d93471bdec1a502270e3cc6c"),
         (
             KEY,
             IV,
@@ -69,29 +55,16 @@ fn gcm_test_cases_13_to_16() {
         for _ in 0..2 {
             let mut out = vec![UNTOUCHED; plain.len()];
             let mut out_tag = [UNTOUCHED; 16];
-            cipher
-                .encrypt(&iv, &aad, &plain, as_uninit(&mut out), &mut out_tag)
-                .unwrap();
-            assert_eq!(
-                (&out, &out_tag[..]),
-                (&ciphertext, &hex(tag)[..]),
-                "test case {number}"
-            );
+            cipher.encrypt(&iv, &aad, &plain, as_uninit(&mut out), &mut out_tag).unwrap();
+            assert_eq!((&out, &out_tag[..]), (&ciphertext, &hex(tag)[..]), "test case {number}");
 
             let mut back = vec![UNTOUCHED; plain.len()];
-            cipher
-                .decrypt(&iv, &aad, &ciphertext, &out_tag, as_uninit(&mut back))
-                .unwrap();
+            cipher.decrypt(&iv, &aad, &ciphertext, &out_tag, as_uninit(&mut back)).unwrap();
             assert_eq!(back, plain, "test case {number}");
 
             let wrong_aad = [&aad[..], b"x"].concat();
-            let refused =
-                cipher.decrypt(&iv, &wrong_aad, &ciphertext, &out_tag, as_uninit(&mut back));
-            assert_eq!(
-                refused,
-                Err(CipherError::Authentication),
-                "test case {number}"
-            );
+            let refused = cipher.decrypt(&iv, &wrong_aad, &ciphertext, &out_tag, as_uninit(&mut back));
+            assert_eq!(refused, Err(CipherError::Authentication), "test case {number}");
         }
     }
 }
@@ -133,10 +106,7 @@ fn hkdf_test_cases_1_to_3() {
 #[test]
 fn hkdf_refuses_too_much_output() {
     assert_eq!(kdf::hkdf(b"k", b"", b"", &mut [0; 255 * 32]), Ok(()));
-    assert_eq!(
-        kdf::hkdf(b"k", b"", b"", &mut [0; 255 * 32 + 1]),
-        Err(KdfError::Library)
-    );
+    assert_eq!(kdf::hkdf(b"k", b"", b"", &mut [0; 255 * 32 + 1]), Err(KdfError::Library));
     assert!(error_queue_is_empty());
 }
 
@@ -145,14 +115,8 @@ fn hkdf_refuses_too_much_output() {
 fn derived_keys_never_change() {
     let dek: Key = std::array::from_fn(|i| i as u8);
     let derive = |label, oid| kdf::derive(&dek, label, oid).unwrap().to_vec();
-    assert_eq!(
-        derive(LABEL_HEAP, 16384),
-        hex("fe090a1b5baebb960ebfe083343609936ca450fcb8202f62fe807fa2c828fa8a")
-    );
-    assert_eq!(
-        derive(LABEL_TOAST, 16384),
-        hex("3657f532defe5e6da6b3b3e2595a7a80222e793385113efaf92d3af48825dbc7")
-    );
+    assert_eq!(derive(LABEL_HEAP, 16384), hex("fe090a1b5baebb960ebfe083343609936ca450fcb8202f62fe807fa2c828fa8a"));
+    assert_eq!(derive(LABEL_TOAST, 16384), hex("3657f532defe5e6da6b3b3e2595a7a80222e793385113efaf92d3af48825dbc7"));
     assert_eq!(
         derive(LABEL_INDEX, 0x01020304),
         hex("b8c56c97a48923dd57154972ce878be8f13fe65abd4c792f6840d81e51987802")
@@ -167,8 +131,7 @@ fn stored_row_is_laid_out_as_designed() {
     for (has_external, infomask) in [(false, 0x2900), (true, 0x2902)] {
         let mut tag = [0; 16];
         let aes = symm::Cipher::aes_256_gcm();
-        let ciphertext =
-            symm::encrypt_aead(aes, &[9; 32], Some(&iv), &[], &plain[18..], &mut tag).unwrap();
+        let ciphertext = symm::encrypt_aead(aes, &[9; 32], Some(&iv), &[], &plain[18..], &mut tag).unwrap();
         let mut expected = plain[..18].to_vec();
         expected.extend_from_slice(&0x8000u16.to_ne_bytes());
         expected.extend_from_slice(&(infomask as u16).to_ne_bytes());
@@ -179,15 +142,7 @@ fn stored_row_is_laid_out_as_designed() {
         assert_eq!(expected.len(), plain.len() + 34);
 
         let mut stored = vec![UNTOUCHED; expected.len()];
-        row::seal(
-            &mut cipher(9),
-            &iv,
-            42,
-            has_external,
-            &plain,
-            as_uninit(&mut stored),
-        )
-        .unwrap();
+        row::seal(&mut cipher(9), &iv, 42, has_external, &plain, as_uninit(&mut stored)).unwrap();
         assert_eq!(stored, expected);
         assert_eq!(row::generation_byte(&stored), Some(42));
         assert_eq!(row::has_external(&stored), has_external);

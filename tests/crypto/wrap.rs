@@ -2,8 +2,8 @@
 
 use openssl::symm;
 
-use crate::crypto::wrap::{unwrap, wrap, WRAPPED_LEN};
 use crate::crypto::wrap::UnwrapError;
+use crate::crypto::wrap::{unwrap, wrap, WRAPPED_LEN};
 use crate::support::*;
 
 const KEK: [u8; 32] = [1; 32];
@@ -36,11 +36,7 @@ fn every_flipped_bit_is_refused() {
             0..8 => UnwrapError::BadFormat,
             _ => UnwrapError::Authentication,
         };
-        assert_eq!(
-            unwrap(&KEK, &ID, &flip(&wrapped, bit)),
-            Err(expected),
-            "bit {bit}"
-        );
+        assert_eq!(unwrap(&KEK, &ID, &flip(&wrapped, bit)), Err(expected), "bit {bit}");
         assert!(error_queue_is_empty());
     }
 }
@@ -50,17 +46,11 @@ fn another_kek_or_key_id_is_refused() {
     let wrapped = wrap(&KEK, &ID, &DEK, &IV).unwrap();
     for bit in 0..ID.len() * 8 {
         let id = flip(&ID, bit).try_into().unwrap();
-        assert_eq!(
-            unwrap(&KEK, &id, &wrapped),
-            Err(UnwrapError::Authentication)
-        );
+        assert_eq!(unwrap(&KEK, &id, &wrapped), Err(UnwrapError::Authentication));
     }
     for bit in 0..KEK.len() * 8 {
         let kek = flip(&KEK, bit).try_into().unwrap();
-        assert_eq!(
-            unwrap(&kek, &ID, &wrapped),
-            Err(UnwrapError::Authentication)
-        );
+        assert_eq!(unwrap(&kek, &ID, &wrapped), Err(UnwrapError::Authentication));
     }
 }
 
@@ -68,10 +58,6 @@ fn another_kek_or_key_id_is_refused() {
 fn a_wrong_length_is_bad_format() {
     let wrapped = [&wrap(&KEK, &ID, &DEK, &IV).unwrap()[..], &[0; 20]].concat();
     for len in (0..wrapped.len()).filter(|&len| len != WRAPPED_LEN) {
-        assert_eq!(
-            unwrap(&KEK, &ID, &wrapped[..len]),
-            Err(UnwrapError::BadFormat),
-            "{len} bytes"
-        );
+        assert_eq!(unwrap(&KEK, &ID, &wrapped[..len]), Err(UnwrapError::BadFormat), "{len} bytes");
     }
 }

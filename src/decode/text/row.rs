@@ -9,6 +9,7 @@ use crate::decode::txn::Txn;
 use crate::pg::rel::{self, Relation};
 use crate::pg::sys::{self, ReorderBufferChange, TupleDesc};
 use crate::pg::tuple::{self, HeapTuple};
+use crate::pg::varlena::Varlena;
 use crate::pg::{majors, Datum, Oid, INVALID_OID};
 
 /// # Safety
@@ -133,12 +134,11 @@ unsafe fn column(out: Out, typid: Oid, value: Datum) {
         if !varlena {
             return literal(out, typid, sys::OidOutputFunctionCall(output, value));
         }
-        let stored = value as *mut sys::varlena;
-        if tuple::is_external_ondisk(stored) {
+        if Varlena::of(value).is_on_disk() {
             // never fetched from the table, which may hold another value by now, or none
             return out.str("unchanged-toast-datum");
         }
-        let plain = sys::pg_detoast_datum(stored) as Datum;
+        let plain = sys::pg_detoast_datum(value as *mut sys::varlena) as Datum;
         literal(out, typid, sys::OidOutputFunctionCall(output, plain));
     }
 }
