@@ -58,13 +58,14 @@ sub binary_stream
 }
 
 # pgoutput's messages as lines, in which all is shown but what must differ between two databases: LSNs and times are left
-# out; transactions and user-made relations and types are numbered as they come. Where transactions are streamed it also leaves
-# out the beginnings and ends of streams, which depend on the size of the WAL.
+# out; transactions and user-made relations and types are numbered as they come. With $streams only what a subscriber comes
+# to: the changes of each transaction when it ends, without those undone in it, however it was streamed. (When a transaction is
+# streamed depends on the size of its WAL.)
 sub describe_pgoutput
 {
 	my ($db, $streams, @messages) = @_;
-	my (%xids, %oids, @lines);
-	my $in_stream = 0;
+	my (%xids, %oids, %tables, @lines);
+	my (%open, $current, $in_stream);    # changes of transactions that have not ended, as [ xid, line ]
 	for my $message (@messages)
 	{
 		my $at = 1;
@@ -73,37 +74,65 @@ sub describe_pgoutput
 		my $xid = sub { my $xid = unpack 'N', $take->(4); return 'xid ' . ($xids{$xid} //= 1 + keys %xids); };
 		my $oid = sub { my $oid = unpack 'N', $take->(4); return $oid < 16384 ? "oid $oid" : 'oid #' . ($oids{$oid} //= 1 + keys %oids); };
 		my $string = sub { my $end = index $message, "\0", $at; my $text = $take->($end - $at); $at++; return $text; };
-		my $flags = sub { return 'flags ' . unpack 'C', $take->(1); };
 		my $name = sub { return $string->() =~ s/_$db$//r; };
+		my $flags = sub { return 'flags ' . unpack 'C', $take->(1); };
 		my $rest = sub { return unpack 'H*', $take->(length($message) - $at); };
+		my $table = sub { return $tables{ $oid->() }; };
+
 		my $kind = substr $message, 0, 1;
-		my $of = sub { return $in_stream ? $xid->() : (); };
-		my @line =
-			$kind eq 'B' ? do { $skip->(16); $xid->() }
-			: $kind eq 'C' ? do { my $f = $flags->(); $skip->(24); $f }
-			: $kind eq 'O' ? do { $skip->(8); $name->() }
-			: $kind eq 'R' ? do {
-				my @r = ($of->(), $oid->(), $string->(), $string->(), $take->(1));
-				my $n = unpack 'n', $take->(2);
-				push @r, map { ($flags->(), $string->(), $oid->(), unpack('N', $take->(4))) } 1 .. $n;
-				@r }
-			: $kind eq 'Y' ? ($of->(), $oid->(), $string->(), $string->())
-			: $kind =~ /[IUD]/ ? ($of->(), $oid->(), $rest->())
-			: $kind eq 'T' ? do {
-				my @t = $of->();
-				my $n = unpack 'N', $take->(4);
-				(@t, $flags->(), map { $oid->() } 1 .. $n) }
-			: $kind eq 'M' ? do { my @m = ($of->(), $flags->()); $skip->(8); (@m, $string->(), $rest->()) }
-			: $kind eq 'S' ? do { $in_stream = 1; $xid->() }
-			: $kind eq 'E' ? do { $in_stream = 0; () }
-			: $kind eq 'c' ? do { my @c = ($xid->(), $flags->()); $skip->(24); @c }
-			: $kind eq 'A' ? do { my @a = ($xid->(), $xid->()); $skip->(length($message) - $at); @a }
-			: $kind eq 'b' ? do { $skip->(24); ($xid->(), $name->()) }
-			: $kind =~ /[PKp]/ ? do { my $f = $flags->(); $skip->(24); ($f, $xid->(), $name->()) }
-			: $kind eq 'r' ? do { my $f = $flags->(); $skip->(32); ($f, $xid->(), $name->()) }
-			: die "unknown message of kind $kind";
+		my $of = $in_stream && $kind =~ /[RYIUDTM]/ ? $xid->() : $current // '';
+		my @line;
+		if ($kind eq 'B') { $skip->(16); @line = $xid->(); }
+		elsif ($kind eq 'C') { @line = $flags->(); $skip->(24); }
+		elsif ($kind eq 'O') { $skip->(8); @line = $name->(); }
+		elsif ($kind eq 'R')
+		{
+			@line = ($oid->(), $string->(), $string->(), $take->(1));
+			$tables{ $line[0] } = "$line[1].$line[2]";
+			push @line, ($flags->(), $string->(), $oid->(), unpack('N', $take->(4))) for 1 .. unpack 'n', $take->(2);
+		}
+		elsif ($kind eq 'Y') { @line = ($oid->(), $string->(), $string->()); }
+		elsif ($kind =~ /[IUD]/) { @line = ($table->(), $rest->()); }
+		elsif ($kind eq 'T')
+		{
+			my $n = unpack 'N', $take->(4);
+			@line = ($flags->(), map { $table->() } 1 .. $n);
+		}
+		elsif ($kind eq 'M') { @line = $flags->(); $skip->(8); push @line, $string->(), $rest->(); }
+		elsif ($kind eq 'S') { @line = $xid->(); $skip->(1); }
+		elsif ($kind eq 'E') { }
+		elsif ($kind eq 'c') { @line = ($xid->(), $flags->()); $skip->(24); }
+		elsif ($kind eq 'A') { @line = ($xid->(), $xid->()); $skip->(length($message) - $at); }
+		elsif ($kind eq 'b') { $skip->(24); @line = ($xid->(), $name->()); }
+		elsif ($kind =~ /[PKp]/) { my $f = $flags->(); $skip->(24); @line = ($f, $xid->(), $name->()); }
+		elsif ($kind eq 'r') { my $f = $flags->(); $skip->(32); @line = ($f, $xid->(), $name->()); }
+		else { die "unknown message of kind $kind"; }
 		die "message of kind $kind is longer than it should be" if $at != length $message;
-		push @lines, "$kind @line" unless $streams && $kind =~ /[SE]/;
+
+		$in_stream = $kind eq 'S' if $kind =~ /[SE]/;
+		$current = $kind =~ /[BbS]/ ? $line[0] : $kind =~ /[CPE]/ ? undef : $current;
+		if (!$streams)
+		{
+			push @lines, "$kind @line";
+		}
+		elsif ($kind eq 'A')
+		{
+			my ($top, $sub) = @line;
+			$open{$top} = [ grep { $sub ne $top && $_->[0] ne $sub } @{ $open{$top} } ];
+		}
+		elsif ($kind =~ /[CcPp]/)
+		{
+			my ($top) = $kind eq 'C' ? $of : grep { /^xid/ } @line;
+			push @lines, (map { $_->[1] } @{ delete $open{$top} // [] }), lc($kind) . ' ' . join ' ', grep { !/^xid/ } @line;
+		}
+		elsif ($kind =~ /[IUDT]/ || $kind eq 'M' && $line[0] ne 'flags 0')
+		{
+			push @{ $open{$current} }, [ $of, "$kind @line" ];
+		}
+		elsif ($kind =~ /[Kr]/)
+		{
+			push @lines, "$kind @line[0, 2]";
+		}
 	}
 	return join "\n", @lines;
 }
