@@ -35,8 +35,12 @@ CREATE TABLE wrong (a int) USING encrypted_toast;
 CREATE TEMP TABLE wrong (a int) USING encrypted_toast;
 CREATE TABLE wrong USING encrypted_toast AS SELECT 1;
 CREATE MATERIALIZED VIEW wrong USING encrypted_toast AS SELECT 1;
-ALTER TABLE t SET ACCESS METHOD encrypted_toast;
-ALTER TABLE moved_back SET ACCESS METHOD encrypted_toast;
+DO $$
+BEGIN
+    ALTER TABLE t SET ACCESS METHOD encrypted_toast;
+EXCEPTION WHEN wrong_object_type THEN
+    RAISE WARNING '%', regexp_replace(SQLERRM, 'pg_temp_\d+', 'transient'); -- named after the table's OID
+END $$;
 CREATE TABLE wrong PARTITION OF partitioned FOR VALUES IN ('a') USING encrypted_toast;
 SET default_table_access_method = encrypted_toast;
 CREATE TABLE wrong (a text);
