@@ -46,9 +46,6 @@ pg_callback! {
         unsafe {
             let (session, txn) = (Session::of(ctx), Txn::of(txn));
             session.run(|| {
-                if extension::is_key_table(relation) {
-                    return;
-                }
                 swap::with_plaintext(session, txn, relation, change, || text::row::change(session, txn, relation, change));
             });
         }
@@ -222,17 +219,13 @@ pg_callback! {
     pub fn stream_change(
         ctx: *mut LogicalDecodingContext,
         txn: *mut ReorderBufferTXN,
-        relation: Relation,
+        _relation: Relation,
         _change: *mut ReorderBufferChange,
     ) {
         // SAFETY: the arguments of the callback.
         unsafe {
             let (session, txn) = (Session::of(ctx), Txn::of(txn));
-            session.run(|| {
-                if !extension::is_key_table(relation) {
-                    text::stream::change(session, txn);
-                }
-            });
+            session.run(|| text::stream::change(session, txn));
         }
     }
 
