@@ -30,6 +30,7 @@ pg_callback! {
                 hint: ("Add pg_vault_tde to \"shared_preload_libraries\" in postgresql.conf and restart the server."));
         }
         sql::guc::define();
+        sql::utility::register();
         keys::register();
         heap::register();
         toast::routine::register();

@@ -8,6 +8,8 @@
 #[path = "../src/crypto/mod.rs"]
 mod crypto;
 
+#[path = "crypto/chunk.rs"]
+mod chunk;
 #[path = "crypto/failures.rs"]
 mod failures;
 #[path = "crypto/iv.rs"]

@@ -44,9 +44,6 @@ unsafe fn delegate_change(
         let callback = required(callback, "change");
         let callers = memory::current();
         session.run(|| {
-            if extension::is_key_table(relation) {
-                return;
-            }
             swap::with_plaintext(session, Txn::of(txn), relation, change, || {
                 memory::within(callers, || callback(ctx, txn, relation, change));
             });
@@ -116,9 +113,6 @@ pg_callback! {
             }
             let txn = Txn::of(txn);
             session.run(|| {
-                if extension::is_key_table(relation) {
-                    return;
-                }
                 swap::with_plaintext(session, txn, relation, change, || text::row::change(session, txn, relation, change));
             });
         }
@@ -349,11 +343,7 @@ pg_callback! {
             if let Some(inner) = session.inner() {
                 return delegate_change(inner.stream_change_cb, ctx, txn, relation, change);
             }
-            session.run(|| {
-                if !extension::is_key_table(relation) {
-                    text::stream::change(session, Txn::of(txn));
-                }
-            });
+            session.run(|| text::stream::change(session, Txn::of(txn)));
         }
     }
 

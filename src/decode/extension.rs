@@ -6,7 +6,6 @@ use core::ffi::CStr;
 use super::session::Session;
 use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
-use crate::pg::rel::Relation;
 use crate::pg::{sys, Datum};
 use crate::pg_error;
 
@@ -64,19 +63,5 @@ unsafe fn exists() -> bool {
         sys::UnregisterSnapshot(snapshot);
         sys::table_close(catalog, lock);
         found
-    }
-}
-
-/// Whether a relation is the extension's table of wrapped keys. Its changes are no consumer's business: a plain database,
-/// which the stream is to look like, has no such table.
-///
-/// # Safety
-/// `relation` must be open, under the historic snapshot.
-pub unsafe fn is_key_table(relation: Relation) -> bool {
-    // SAFETY: names of catalog rows are NUL-terminated; the schema is looked up only for a table of that name.
-    unsafe {
-        let class = (*relation).rd_rel;
-        CStr::from_ptr((&raw const (*class).relname.data).cast()) == c"data_keys"
-            && str_of(sys::get_namespace_name((*class).relnamespace)) == "vault_tde"
     }
 }

@@ -39,7 +39,7 @@ impl Source {
                 progress(sys::PROGRESS_CLUSTER_PHASE, sys::PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP.into());
                 let begin = (*(*rel).rd_tableam).scan_begin.unwrap_unchecked();
                 let flags = sys::SO_TYPE_SEQSCAN | sys::SO_ALLOW_STRAT | sys::SO_ALLOW_SYNC | sys::SO_ALLOW_PAGEMODE;
-                let scan = begin(rel, any, 0, ptr::null_mut(), ptr::null_mut(), flags as u32);
+                let scan = begin(rel, any, 0, ptr::null_mut(), ptr::null_mut(), flags);
                 progress(sys::PROGRESS_CLUSTER_TOTAL_HEAP_BLKS, heap_scan(scan).rs_nblocks.into());
                 Self::Table(scan)
             } else {

@@ -5,6 +5,7 @@ use core::ptr;
 
 use super::{build, modify, rewrite, scan, slot};
 use crate::crypto::row::ROW_OVERHEAD;
+use crate::pg::sizes::TUPLE_HEADER;
 use crate::pg::tuple::maxalign;
 use crate::pg::{heapam, sys, BackendCell, Oid};
 use crate::{keys, pg_callback, toast};
@@ -94,7 +95,7 @@ pg_callback! {
         tuples: *mut f64,
         allvisfrac: *mut f64,
     ) {
-        let overhead = maxalign(offset_of!(sys::HeapTupleHeaderData, t_bits)) + size_of::<sys::ItemIdData>();
+        let overhead = maxalign(TUPLE_HEADER) + size_of::<sys::ItemIdData>();
         let usable = sys::BLCKSZ as usize - offset_of!(sys::PageHeaderData, pd_linp);
         // SAFETY: the contract of the callback.
         unsafe {

@@ -121,12 +121,12 @@ unsafe fn raise_unreadable(problem: OpenError, stored: HeapTuple) -> ! {
         OpenError::UnknownGeneration(byte) => pg_error!(
             DATA_CORRUPTED, "row{place} of table \"{table}\" was encrypted with a key that this database does not have";
             detail: ("The row names the key generation whose number ends in {byte} (modulo 256).");
-            hint: ("See the view vault_tde.keys; a row of vault_tde.data_keys may have been lost.")
+            hint: ("The view vault_tde.keys shows the generations that there are. Restore the database from a backup.")
         ),
         OpenError::Authentication => pg_error!(
             DATA_CORRUPTED, "could not decrypt row{place} of table \"{table}\"";
             detail: ("The row does not authenticate: its bytes were changed, or it was encrypted with another key.");
-            hint: ("Restore the row's page from a backup, or the row of vault_tde.data_keys that belongs to it.")
+            hint: ("Restore the row's page from a backup.")
         ),
     }
 }

@@ -29,19 +29,13 @@ impl SqlState {
 
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::new(b"0A000");
 pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::new(b"22023");
-pub const INSUFFICIENT_PRIVILEGE: SqlState = SqlState::new(b"42501");
 pub const WRONG_OBJECT_TYPE: SqlState = SqlState::new(b"42809");
 pub const UNDEFINED_OBJECT: SqlState = SqlState::new(b"42704");
-pub const SYNTAX_ERROR: SqlState = SqlState::new(b"42601");
-pub const CONFIGURATION_LIMIT_EXCEEDED: SqlState = SqlState::new(b"53400");
 pub const OBJECT_NOT_IN_PREREQUISITE_STATE: SqlState = SqlState::new(b"55000");
-pub const READ_ONLY_SQL_TRANSACTION: SqlState = SqlState::new(b"25006");
 pub const CONFIG_FILE_ERROR: SqlState = SqlState::new(b"F0000");
 pub const INTERNAL_ERROR: SqlState = SqlState::new(b"XX000");
 pub const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
 pub const PROGRAM_LIMIT_EXCEEDED: SqlState = SqlState::new(b"54000");
-pub const INVALID_NAME: SqlState = SqlState::new(b"42602");
-pub const EXTERNAL_ROUTINE_EXCEPTION: SqlState = SqlState::new(b"38000");
 
 /// Formats into memory of the current context; the result ends with NUL and belongs to PostgreSQL.
 pub fn pg_format(text: fmt::Arguments<'_>) -> *mut c_char {

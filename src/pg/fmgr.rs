@@ -3,28 +3,17 @@
 use core::ffi::{c_char, CStr};
 
 use super::sys;
-use super::{Datum, Oid};
+use super::Datum;
 
 /// The call of a SQL function: `fcinfo`.
 #[derive(Clone, Copy)]
 pub struct Call(pub sys::FunctionCallInfo);
 
 impl Call {
-    /// `PG_ARGISNULL(n)`
-    pub fn is_null(self, n: usize) -> bool {
-        // SAFETY: fmgr passes `nargs` arguments; callers ask only for declared ones.
-        unsafe { (*(*self.0).args.as_ptr().add(n)).isnull }
-    }
-
     /// `PG_GETARG_DATUM(n)`
     pub fn datum(self, n: usize) -> Datum {
         // SAFETY: as for `is_null`.
         unsafe { (*(*self.0).args.as_ptr().add(n)).value }
-    }
-
-    /// `PG_GETARG_OID(n)`
-    pub fn oid(self, n: usize) -> Oid {
-        self.datum(n) as Oid
     }
 
     /// `PG_GETARG_INT32(n)`

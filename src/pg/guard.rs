@@ -1,4 +1,4 @@
-//! PG_TRY for Rust: clean up after an ERROR on its way through.
+//! PG_FINALLY for Rust: clean up after an ERROR on its way through.
 
 use core::ffi::c_void;
 
@@ -33,13 +33,4 @@ pub fn finally<B: FnOnce(), C: FnOnce()>(body: B, cleanup: C) {
     let arg = (&raw mut bodies).cast();
     // SAFETY: the trampolines fence panics, and `bodies` outlives the call.
     unsafe { sys::pgv_finally(Some(run_body::<B, C>), Some(run_cleanup::<B, C>), arg) };
-}
-
-/// Runs `body`; only when it raised an ERROR runs `undo`, and the ERROR goes on (`PG_CATCH` … `PG_RE_THROW`). The same
-/// rule as for [`finally`].
-pub fn on_error<B: FnOnce(), C: FnOnce()>(body: B, undo: C) {
-    let mut bodies = Bodies { body: Some(body), cleanup: Some(undo) };
-    let arg = (&raw mut bodies).cast();
-    // SAFETY: as for `finally`.
-    unsafe { sys::pgv_on_error(Some(run_body::<B, C>), Some(run_cleanup::<B, C>), arg) };
 }

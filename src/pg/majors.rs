@@ -102,6 +102,7 @@ pub unsafe fn attribute(desc: sys::TupleDesc, i: usize) -> sys::Form_pg_attribut
     unsafe {
         (*desc).attrs.as_mut_ptr().add(i)
     }
+    // SAFETY: the caller's promise.
     #[cfg(not(pg17))]
     unsafe {
         sys::TupleDescAttr(desc, i as core::ffi::c_int)

@@ -9,6 +9,7 @@ pub mod majors;
 pub mod memory;
 pub mod rel;
 pub mod shadow;
+pub mod sizes;
 pub mod tuple;
 pub mod varlena;
 

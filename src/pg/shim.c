@@ -33,21 +33,6 @@ pgv_finally(pgv_body body, pgv_body cleanup, void *arg)
 }
 
 void
-pgv_on_error(pgv_body body, pgv_body undo, void *arg)
-{
-	PG_TRY();
-	{
-		body(arg);
-	}
-	PG_CATCH();
-	{
-		undo(arg);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-}
-
-void
 pgv_check_for_interrupts(void)
 {
 	CHECK_FOR_INTERRUPTS();

@@ -18,9 +18,6 @@ extern const Pg_magic_struct *pgv_magic(void);
 /* Runs body(arg), then cleanup(arg), also when body raised an ERROR, which goes on afterwards (PG_FINALLY). */
 extern void pgv_finally(pgv_body body, pgv_body cleanup, void *arg);
 
-/* Runs body(arg); where it raised an ERROR, runs undo(arg) and lets the ERROR go on (PG_CATCH, PG_RE_THROW). */
-extern void pgv_on_error(pgv_body body, pgv_body undo, void *arg);
-
 /* CHECK_FOR_INTERRUPTS() */
 extern void pgv_check_for_interrupts(void);
 

@@ -5,3 +5,4 @@ mod keys;
 mod relation;
 mod speed;
 mod status;
+pub mod utility;

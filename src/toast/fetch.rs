@@ -69,12 +69,12 @@ unsafe fn raise_unreadable(problem: OpenError, toastrel: sys::Relation, value_id
             DATA_CORRUPTED,
             "chunk {seq} of toast value {value_id} in \"{table}\" was encrypted with a key that this database does not have";
             detail: ("The chunk names the key generation whose number ends in {byte} (modulo 256).");
-            hint: ("See the view vault_tde.keys; a row of vault_tde.data_keys may have been lost.")
+            hint: ("The view vault_tde.keys shows the generations that there are. Restore the database from a backup.")
         ),
         OpenError::NotEncrypted | OpenError::Authentication => pg_error!(
             DATA_CORRUPTED, "could not decrypt chunk {seq} of toast value {value_id} in \"{table}\"";
             detail: ("The chunk does not authenticate: its bytes were changed, it belongs elsewhere, or it was encrypted with another key.");
-            hint: ("Restore the chunk's page from a backup, or the row of vault_tde.data_keys that belongs to it.")
+            hint: ("Restore the chunk's page from a backup.")
         ),
     }
 }

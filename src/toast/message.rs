@@ -6,8 +6,9 @@
 
 use core::ptr;
 
-use super::{piece_len, MAX_CHUNK_SIZE};
+use super::piece_len;
 use crate::crypto::chunk::CHUNK_OVERHEAD;
+use crate::pg::sizes::TOAST_MAX_CHUNK_SIZE;
 use crate::pg::{rel as relation, sys, Oid};
 
 /// The prefix of the messages; never passed on to consumers.
@@ -158,7 +159,7 @@ impl Sender {
         }
         // SAFETY: a message is sent as soon as another chunk would not fit.
         unsafe {
-            if self.used + MAX_CHUNK_SIZE > HEADER_SIZE + SEGMENT_SIZE {
+            if self.used + TOAST_MAX_CHUNK_SIZE > HEADER_SIZE + SEGMENT_SIZE {
                 self.send();
             }
             if self.used == HEADER_SIZE {

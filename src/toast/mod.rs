@@ -14,30 +14,11 @@ pub mod store;
 pub mod toaster;
 
 use crate::crypto::chunk::CHUNK_OVERHEAD;
+use crate::pg::sizes::TOAST_MAX_CHUNK_SIZE;
 use crate::pg::{sys, Oid, INVALID_OID};
 
-/// `MaximumBytesPerTuple(tuples_per_page)`
-const fn maximum_bytes_per_tuple(tuples_per_page: usize) -> usize {
-    let header = core::mem::offset_of!(sys::PageHeaderData, pd_linp);
-    let fixed = crate::pg::tuple::maxalign(header + tuples_per_page * size_of::<sys::ItemIdData>());
-    ((sys::BLCKSZ as usize - fixed) / tuples_per_page) & !7
-}
-
-/// `TOAST_TUPLE_THRESHOLD` and the default of `TOAST_TUPLE_TARGET`
-pub const TUPLE_THRESHOLD: usize = maximum_bytes_per_tuple(4);
-
-/// `TOAST_TUPLE_TARGET_MAIN`
-pub const TUPLE_TARGET_MAIN: usize = maximum_bytes_per_tuple(1);
-
-/// `TOAST_MAX_CHUNK_SIZE`: bytes of `chunk_data`, here those of a stored chunk.
-pub const MAX_CHUNK_SIZE: usize = maximum_bytes_per_tuple(4)
-    - crate::pg::tuple::maxalign(core::mem::offset_of!(sys::HeapTupleHeaderData, t_bits))
-    - size_of::<Oid>()
-    - size_of::<i32>()
-    - crate::pg::varlena::HEADER;
-
 /// Bytes of a value in each of its chunks but the last.
-pub const PIECE_SIZE: usize = MAX_CHUNK_SIZE - CHUNK_OVERHEAD;
+pub const PIECE_SIZE: usize = TOAST_MAX_CHUNK_SIZE - CHUNK_OVERHEAD;
 
 /// The number of pieces of a value of `size` stored bytes.
 pub const fn pieces(size: u32) -> u32 {

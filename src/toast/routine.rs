@@ -8,8 +8,9 @@ use core::ptr;
 use super::fetch;
 use crate::pg::error::WRONG_OBJECT_TYPE;
 use crate::pg::shadow::Shadow;
+use crate::pg::sizes::{TOAST_TUPLE_THRESHOLD, TUPLE_HEADER};
 use crate::pg::tuple::maxalign;
-use crate::pg::{heapam, majors, rel as relation, sys, BackendCell, Oid};
+use crate::pg::{heapam, majors, sys, BackendCell, Oid};
 use crate::{pg_callback, pg_error};
 
 static ROUTINE: BackendCell<MaybeUninit<sys::TableAmRoutine>> = BackendCell::new(MaybeUninit::uninit());
@@ -70,9 +71,9 @@ pub unsafe fn needs_toast_table(rel: sys::Relation) -> bool {
             toastable |= (*attribute).attstorage as u8 != sys::TYPSTORAGE_PLAIN;
         }
         let natts = (*desc).natts as usize;
-        let header = maxalign(core::mem::offset_of!(sys::HeapTupleHeaderData, t_bits) + natts.div_ceil(8));
+        let header = maxalign(TUPLE_HEADER + natts.div_ceil(8));
         let stored = header + maxalign(length) + crate::crypto::row::ROW_OVERHEAD;
-        toastable && (unlimited || stored > super::TUPLE_THRESHOLD)
+        toastable && (unlimited || stored > TOAST_TUPLE_THRESHOLD)
     }
 }
 
@@ -93,9 +94,7 @@ pg_callback! {
                 sys::IsToastNamespace((*class).relnamespace) || sys::isTempToastNamespace((*class).relnamespace);
             if (*class).relkind as u8 != sys::RELKIND_TOASTVALUE && !in_toast_schema {
                 pg_error!(
-                    WRONG_OBJECT_TYPE,
-                    "access method \"encrypted_toast\" cannot be used for table \"{}\"",
-                    relation::name(rel);
+                    WRONG_OBJECT_TYPE, "access method \"encrypted_toast\" cannot be used for an ordinary table";
                     detail: ("It is for the TOAST tables of encrypted tables only.");
                     hint: ("Use the access method \"encrypted_heap\".")
                 );

@@ -5,9 +5,10 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::message::{Kind, Sender};
-use super::{key_oid, piece_len, pieces, MAX_CHUNK_SIZE, PIECE_SIZE};
+use super::{key_oid, piece_len, pieces, PIECE_SIZE};
 use crate::crypto::chunk::CHUNK_OVERHEAD;
 use crate::keys;
+use crate::pg::sizes::TOAST_MAX_CHUNK_SIZE;
 use crate::pg::varlena::{self, Varlena};
 use crate::pg::{check_for_interrupts, majors, memory, sys, Datum, Oid, INVALID_OID};
 
@@ -139,7 +140,7 @@ unsafe fn choose_value_id(rel: sys::Relation, chunks: &Chunks, old_external: *co
 
 /// A chunk as a bytea: the header of a varlena and room for the largest stored chunk.
 #[repr(C, align(8))]
-struct ChunkDatum([MaybeUninit<u8>; varlena::HEADER + MAX_CHUNK_SIZE]);
+struct ChunkDatum([MaybeUninit<u8>; varlena::HEADER + TOAST_MAX_CHUNK_SIZE]);
 
 unsafe fn write_chunks(rel: sys::Relation, chunks: &Chunks, value_id: Oid, data: *const u8, len: usize, options: i32) {
     // SAFETY: as for `store`; `data` points to `len` bytes.
@@ -147,7 +148,7 @@ unsafe fn write_chunks(rel: sys::Relation, chunks: &Chunks, value_id: Oid, data:
         let cid = sys::GetCurrentCommandId(true);
         let key_oid = key_oid(rel);
         let mut sender = Sender::new(rel, Kind::New, key_oid, value_id, len as u32, options);
-        let mut buffer = ChunkDatum([MaybeUninit::uninit(); varlena::HEADER + MAX_CHUNK_SIZE]);
+        let mut buffer = ChunkDatum([MaybeUninit::uninit(); varlena::HEADER + TOAST_MAX_CHUNK_SIZE]);
         let datum: *mut u8 = buffer.0.as_mut_ptr().cast();
         // Core's reassembly must not see the chunks: decoders get them by message, and deform no row on their own.
         let options = (options & !(sys::HEAP_INSERT_SPECULATIVE as i32)) | sys::HEAP_INSERT_NO_LOGICAL as i32;

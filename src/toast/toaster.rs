@@ -8,9 +8,10 @@
 use core::mem::size_of;
 use core::ptr;
 
-use super::{remove, store, TUPLE_TARGET_MAIN, TUPLE_THRESHOLD};
+use super::{remove, store};
 use crate::crypto::row::{stored_len, ROW_OVERHEAD};
 use crate::pg::memory::{self, MemoryContext};
+use crate::pg::sizes::{TOAST_TUPLE_TARGET_MAIN, TOAST_TUPLE_THRESHOLD, TUPLE_HEADER};
 use crate::pg::tuple::{maxalign, HeapTuple, HEAPTUPLESIZE};
 use crate::pg::varlena::Varlena;
 use crate::pg::{majors, sys, BackendCell, Datum};
@@ -52,7 +53,7 @@ pub unsafe fn is_needed(new: HeapTuple, old: HeapTuple) -> bool {
     unsafe {
         has_external(new)
             || (!old.is_null() && has_external(old))
-            || stored_len((*new).t_len as usize) > TUPLE_THRESHOLD
+            || stored_len((*new).t_len as usize) > TOAST_TUPLE_THRESHOLD
     }
 }
 
@@ -176,14 +177,13 @@ impl Work {
 
     /// `t_hoff` of the row, as heap_form_tuple computes it.
     unsafe fn header_size(&self) -> usize {
-        let fixed = core::mem::offset_of!(sys::HeapTupleHeaderData, t_bits);
         let bitmap = if self.ttc.ttc_flags & sys::TOAST_HAS_NULLS as u8 != 0 {
             // SAFETY: the relation is open.
             unsafe { ((*(*self.ttc.ttc_rel).rd_att).natts as usize).div_ceil(8) }
         } else {
             0
         };
-        maxalign(fixed + bitmap)
+        maxalign(TUPLE_HEADER + bitmap)
     }
 
     /// The largest attribute that may be compressed, or moved out of line; of storage MAIN, or EXTENDED and EXTERNAL.
@@ -238,7 +238,7 @@ impl Work {
                 sys::toast_tuple_try_compression(&mut self.ttc, i as i32);
             }
             // 4: MAIN goes out of line only where the row would not fit a page otherwise
-            let target = TUPLE_TARGET_MAIN - fixed;
+            let target = TOAST_TUPLE_TARGET_MAIN - fixed;
             while self.has_toast_table && self.data_size() > target {
                 let Some(i) = self.biggest(false, true) else { break };
                 self.externalize(i);
@@ -278,13 +278,12 @@ impl Work {
             (*tuple).t_len = (header + data) as u32;
             (*tuple).t_data = tuple.cast::<u8>().add(HEAPTUPLESIZE).cast();
             let to = (*tuple).t_data;
-            let fixed = core::mem::offset_of!(sys::HeapTupleHeaderData, t_bits);
-            ptr::copy_nonoverlapping((*new).t_data.cast::<u8>(), to.cast::<u8>(), fixed);
+            ptr::copy_nonoverlapping((*new).t_data.cast::<u8>(), to.cast::<u8>(), TUPLE_HEADER);
             // HeapTupleHeaderSetNatts()
             (*to).t_infomask2 = ((*to).t_infomask2 & !(sys::HEAP_NATTS_MASK as u16)) | (*desc).natts as u16;
             (*to).t_hoff = header as u8;
             let has_nulls = self.ttc.ttc_flags & sys::TOAST_HAS_NULLS as u8 != 0;
-            let bits = if has_nulls { to.cast::<u8>().add(fixed) } else { ptr::null_mut() };
+            let bits = if has_nulls { to.cast::<u8>().add(TUPLE_HEADER) } else { ptr::null_mut() };
             sys::heap_fill_tuple(
                 desc,
                 self.ttc.ttc_values,
@@ -305,7 +304,7 @@ unsafe fn toast_tuple_target(rel: sys::Relation) -> usize {
     unsafe {
         let options: *const sys::StdRdOptions = (*rel).rd_options.cast();
         if options.is_null() {
-            TUPLE_THRESHOLD
+            TOAST_TUPLE_THRESHOLD
         } else {
             (*options).toast_tuple_target as usize
         }

@@ -1,0 +1,20 @@
+-- Something for each of the plugin's options.
+CREATE TABLE t (id int PRIMARY KEY, x text);
+INSERT INTO t VALUES (1, 'one'), (2, 'two');
+BEGIN;
+UPDATE t SET id = 3 WHERE id = 1;
+SAVEPOINT s;
+DELETE FROM t WHERE id = 2;
+ROLLBACK TO s;
+SELECT pg_logical_emit_message(true, 'prefix', 'message') IS NOT NULL;
+COMMIT;
+SELECT pg_logical_emit_message(false, 'prefix', 'message') IS NOT NULL;
+SELECT pg_replication_origin_create('regress_vault_origin') > 0;
+SELECT pg_replication_origin_session_setup('regress_vault_origin');
+INSERT INTO t VALUES (4, 'from elsewhere');
+TRUNCATE t;
+SELECT pg_replication_origin_session_reset();
+SELECT pg_replication_origin_drop('regress_vault_origin');
+INSERT INTO t VALUES (5, 'five');
+ALTER TABLE t ALTER COLUMN id TYPE bigint;
+DELETE FROM t;

@@ -1,0 +1,66 @@
+//! What SQL commands must not do to the extension's own objects.
+
+use core::ptr;
+
+use crate::pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
+use crate::pg::fmgr::str_of;
+use crate::pg::{sys, BackendCell, Oid, INVALID_OID};
+use crate::{pg_callback, pg_error};
+
+static NEXT: BackendCell<sys::ProcessUtility_hook_type> = BackendCell::new(None);
+
+/// Chains the hook; called once, from `_PG_init`.
+pub fn register() {
+    // SAFETY: _PG_init runs in the postmaster, before any command does.
+    unsafe {
+        NEXT.set(sys::ProcessUtility_hook);
+        sys::ProcessUtility_hook = Some(process_utility);
+    }
+}
+
+/// `REFRESH MATERIALIZED VIEW vault_tde.data_keys WITH NO DATA` would throw all keys away, and with them all encrypted
+/// rows; a script that empties every materialized view is an honest way to come by it.
+unsafe fn refuse_to_empty_the_key_table(statement: *const sys::RefreshMatViewStmt) {
+    // SAFETY: a parsed statement of that node type.
+    unsafe {
+        if !(*statement).skipData {
+            return;
+        }
+        let flags = sys::RVR_MISSING_OK;
+        let lock = sys::NoLock as i32;
+        let oid: Oid = sys::RangeVarGetRelidExtended((*statement).relation, lock, flags, None, ptr::null_mut());
+        if oid != INVALID_OID
+            && str_of(sys::get_rel_name(oid)) == "data_keys"
+            && str_of(sys::get_namespace_name(sys::get_rel_namespace(oid))) == "vault_tde"
+        {
+            pg_error!(
+                OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot empty vault_tde.data_keys";
+                detail: ("It holds the keys of this database's encrypted tables.");
+                hint: ("Leave it out, or use REFRESH MATERIALIZED VIEW without WITH NO DATA, which keeps its rows.")
+            );
+        }
+    }
+}
+
+pg_callback! {
+    fn process_utility(
+        statement: *mut sys::PlannedStmt,
+        query_string: *const core::ffi::c_char,
+        read_only_tree: bool,
+        context: sys::ProcessUtilityContext,
+        params: sys::ParamListInfo,
+        query_env: *mut sys::QueryEnvironment,
+        dest: *mut sys::DestReceiver,
+        completion: *mut sys::QueryCompletion,
+    ) {
+        // SAFETY: the arguments of the hook, handed on as they came.
+        unsafe {
+            let node = (*statement).utilityStmt;
+            if (*node).type_ == sys::T_RefreshMatViewStmt {
+                refuse_to_empty_the_key_table(node.cast());
+            }
+            let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
+            next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
+        }
+    }
+}
