@@ -11,7 +11,7 @@ use super::inner::{required, Inner};
 use super::options::Options;
 use super::session::Session;
 use super::txn::Txn;
-use super::{extension, swap, text, values};
+use super::{extension, origin, swap, text, values};
 use crate::pg::memory::{self, slice};
 use crate::pg::rel::Relation;
 use crate::pg::sys::{
@@ -276,7 +276,10 @@ pg_callback! {
         unsafe {
             let session = session_with_extension(ctx);
             match session.inner() {
-                Some(inner) => required(inner.stream_start_cb, "stream_start")(ctx, txn),
+                Some(inner) => {
+                    origin::complete(ctx, txn);
+                    required(inner.stream_start_cb, "stream_start")(ctx, txn);
+                }
                 None => session.run(|| text::stream::start(session, Txn::of(txn))),
             }
         }
