@@ -127,4 +127,21 @@ is($node->safe_psql('bare', "SET dynamic_library_path = '" . link_path() . "';
 	SELECT count(*) FROM pg_logical_slot_get_binary_changes('stock', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')"), 4,
 	'a database without the extension, with us in the place of pgoutput');
 
+# Any plugin's place can be taken; in test_decoding's our own text format is used.
+my $place = $node->basedir . '/place';
+mkdir $place or die "$place: $!";
+my ($pkglibdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+symlink "$pkglibdir/pg_vault_tde.so", "$place/$_.so" or die "$place/$_.so: $!" for qw(test_decoding wal2json);
+for my $plugin (grep { has_plugin($_) } qw(test_decoding wal2json))
+{
+	for my $in ('bare', 'encrypted')
+	{
+		my $path = "SET dynamic_library_path = '$place:\$libdir';";
+		$node->safe_psql($in, "$path SELECT pg_create_logical_replication_slot('in_place', '$plugin'); CREATE TABLE placed (a int); INSERT INTO placed VALUES (42)");
+		like($node->safe_psql($in, "$path SELECT string_agg(data, ' ') FROM pg_logical_slot_get_changes('in_place', NULL, NULL)"), qr/placed.*42/,
+			"in the place of $plugin, in database $in");
+		$node->safe_psql($in, "SELECT pg_drop_replication_slot('in_place'); DROP TABLE placed");
+	}
+}
+
 done_testing();

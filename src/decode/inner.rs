@@ -57,11 +57,7 @@ impl Inner {
                 true => Some(sys::pnstrdup(called.as_ptr().cast(), called.len()).cast_const()),
                 false => asked_for(ctx),
             };
-            let inner = match name {
-                Some(name) => Some(Self { callbacks: load(name) }),
-                None => None,
-            };
-            Choice { inner, in_anothers_place }
+            Choice { inner: name.map(|name| Self { callbacks: load(name) }), in_anothers_place }
         }
     }
 
