@@ -84,10 +84,9 @@ for my $plugin (@plugins)
 	compare($plugin, "${plugin}_2pc", '', %{ $options{$plugin}[0] }) if $plugin ne 'decoderbufs';
 }
 
-# Streamed transactions: test_decoding shows only that there were changes, but they have to be decrypted all the same.
-my ($status) = $node->psql('encrypted', q{SET debug_logical_replication_streaming = 'immediate';
-	SELECT count(*) FROM pg_logical_slot_peek_changes('test_decoding_encrypted', NULL, NULL, 'plugin', 'test_decoding', 'stream-changes', '1')});
-is($status, 0, 'test_decoding with streaming');
+# Streamed transactions, each change as soon as it is read.
+compare('test_decoding', 'test_decoding', "SET debug_logical_replication_streaming = 'immediate';",
+	'stream-changes' => 1, 'include-xids' => 0, 'skip-empty-xacts' => 1);
 
 # --- which plugins may be used --------------------------------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ fails("'streaming', 'on'", qr/option "streaming" = "on" is unknown.*give "proto_
 
 # The list is no business of a user who may only replicate.
 $node->safe_psql('encrypted', 'CREATE ROLE replicator LOGIN REPLICATION');
-($status, undef, my $err) = $node->psql('encrypted', "SET ROLE replicator; SET pg_vault_tde.inner_plugins = 'plpgsql'");
+my ($status, undef, $err) = $node->psql('encrypted', "SET ROLE replicator; SET pg_vault_tde.inner_plugins = 'plpgsql'");
 like($err, qr/permission denied to set parameter "pg_vault_tde.inner_plugins"/, 'the list is for superusers');
 
 # A database without the extension says so.
@@ -127,5 +126,22 @@ $node->safe_psql('bare', 'INSERT INTO t VALUES (2)');
 is($node->safe_psql('bare', "SET dynamic_library_path = '" . link_path() . "';
 	SELECT count(*) FROM pg_logical_slot_get_binary_changes('stock', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')"), 4,
 	'a database without the extension, with us in the place of pgoutput');
+
+# Any plugin's place can be taken; in test_decoding's our own text format is used.
+my $place = $node->basedir . '/place';
+mkdir $place or die "$place: $!";
+my ($pkglibdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+symlink "$pkglibdir/pg_vault_tde.so", "$place/$_.so" or die "$place/$_.so: $!" for qw(test_decoding wal2json);
+for my $plugin (grep { has_plugin($_) } qw(test_decoding wal2json))
+{
+	for my $in ('bare', 'encrypted')
+	{
+		my $path = "SET dynamic_library_path = '$place:\$libdir';";
+		$node->safe_psql($in, "$path SELECT pg_create_logical_replication_slot('in_place', '$plugin'); CREATE TABLE placed (a int); INSERT INTO placed VALUES (42)");
+		like($node->safe_psql($in, "$path SELECT string_agg(data, ' ') FROM pg_logical_slot_get_changes('in_place', NULL, NULL)"), qr/placed.*42/,
+			"in the place of $plugin, in database $in");
+		$node->safe_psql($in, "SELECT pg_drop_replication_slot('in_place'); DROP TABLE placed");
+	}
+}
 
 done_testing();

@@ -125,7 +125,7 @@ sub describe_pgoutput
 			my ($top) = $kind eq 'C' ? $of : grep { /^xid/ } @line;
 			push @lines, (map { $_->[1] } @{ delete $open{$top} // [] }), lc($kind) . ' ' . join ' ', grep { !/^xid/ } @line;
 		}
-		elsif ($kind =~ /[IUDT]/ || $kind eq 'M' && $line[0] ne 'flags 0')
+		elsif ($kind =~ /[IUDTO]/ || $kind eq 'M' && $line[0] ne 'flags 0')
 		{
 			push @{ $open{$current} }, [ $of, "$kind @line" ];
 		}

@@ -7,11 +7,11 @@
 
 use core::ffi::{c_char, c_int, CStr};
 
-use super::inner::{required, Inner};
+use super::inner::{required, Choice, Inner};
 use super::options::Options;
 use super::session::Session;
 use super::txn::Txn;
-use super::{extension, swap, text, values};
+use super::{extension, origin, swap, text, values};
 use crate::pg::memory::{self, slice};
 use crate::pg::rel::Relation;
 use crate::pg::sys::{
@@ -75,13 +75,14 @@ pg_callback! {
     pub fn startup(ctx: *mut LogicalDecodingContext, core: *mut OutputPluginOptions, is_init: bool) {
         // SAFETY: the arguments of startup.
         unsafe {
-            let Some(inner) = Inner::choose(ctx) else {
-                return Session::start(ctx, Options::read(ctx, core), None);
+            let Choice { inner, in_anothers_place } = Inner::choose(ctx);
+            let Some(inner) = inner else {
+                return Session::start(ctx, Options::read(ctx, core), None, in_anothers_place);
             };
             // core has set these for our callbacks; the plugin is to see, and may change, what its own come to
             (*ctx).streaming = inner.streams();
             (*ctx).twophase = inner.decodes_prepared();
-            Session::start(ctx, Options::UNUSED, Some(inner));
+            Session::start(ctx, Options::UNUSED, Some(inner), in_anothers_place);
             if let Some(startup) = inner.callbacks.startup_cb {
                 startup(ctx, core, is_init);
             }
@@ -276,7 +277,10 @@ pg_callback! {
         unsafe {
             let session = session_with_extension(ctx);
             match session.inner() {
-                Some(inner) => required(inner.stream_start_cb, "stream_start")(ctx, txn),
+                Some(inner) => {
+                    origin::complete(ctx, txn);
+                    required(inner.stream_start_cb, "stream_start")(ctx, txn);
+                }
                 None => session.run(|| text::stream::start(session, Txn::of(txn))),
             }
         }

@@ -10,8 +10,8 @@
 //!   afterwards, and raises the ERROR.
 //! - On a walsender that has run SQL before START_REPLICATION, as each table synchronisation does: the caches are emptied
 //!   at the end of a transaction that has built an entry ([`at_transaction_end`]).
-//! - On a walsender that has decoded with us and goes on with another plugin: the caches are emptied at the end of our
-//!   session ([`session_ends`]).
+//! - On a walsender that has decoded with us, until an ERROR, and goes on with another plugin: the caches are emptied at
+//!   the end of our session ([`session_ends`]).
 
 use core::ffi::{c_char, c_void, CStr};
 use core::ptr;

@@ -25,35 +25,39 @@ const TEST_DECODING: &CStr = c"test_decoding";
 pub static ALLOWED: BackendCell<*mut c_char> = BackendCell::new(ptr::null_mut());
 pub const ALLOWED_DEFAULT: &CStr = c"pgoutput, test_decoding";
 
-/// An inner plugin's callbacks and how it was chosen.
+/// An inner plugin's callbacks.
 #[derive(Clone, Copy)]
 pub struct Inner {
     pub callbacks: OutputPluginCallbacks,
-    /// The slot names the inner plugin, whose place we have in `dynamic_library_path`: its user may know nothing of us.
-    pub in_its_place: bool,
+}
+
+/// Who formats the decrypted changes.
+pub struct Choice {
+    /// The inner plugin; `None` for our text format.
+    pub inner: Option<Inner>,
+    /// The slot names another plugin, whose place we have in `dynamic_library_path`: its user may know nothing of us.
+    pub in_anothers_place: bool,
 }
 
 impl Inner {
-    /// The inner plugin that the slot or the options ask for, loaded and with its own `_PG_output_plugin_init` called;
-    /// `None` for our text format. Takes our own options out of `ctx->output_plugin_options`.
+    /// What the slot or the options ask for; an inner plugin is loaded and its own `_PG_output_plugin_init` called. Takes
+    /// our own options out of `ctx->output_plugin_options`.
     ///
     /// # Safety
     /// `ctx` must be the context that `startup` was called with.
-    pub unsafe fn choose(ctx: *mut LogicalDecodingContext) -> Option<Self> {
+    pub unsafe fn choose(ctx: *mut LogicalDecodingContext) -> Choice {
         // SAFETY: the caller's promise; slot and options are there.
         unsafe {
             let called = base_name(CStr::from_ptr((&raw const (*(*ctx).slot).data.plugin.data).cast()));
-            if called == TEST_DECODING.to_bytes() {
+            let in_anothers_place = called != OUR_NAME.to_bytes();
+            let name = match in_anothers_place {
                 // our text format is test_decoding's, so no other library is needed in its place
-                return None;
-            }
-            let in_its_place = called != OUR_NAME.to_bytes();
-            let name = match in_its_place {
+                true if called == TEST_DECODING.to_bytes() => None,
                 // a NUL-terminated copy, without a directory or a suffix
-                true => sys::pnstrdup(called.as_ptr().cast(), called.len()).cast_const(),
-                false => asked_for(ctx)?,
+                true => Some(sys::pnstrdup(called.as_ptr().cast(), called.len()).cast_const()),
+                false => asked_for(ctx),
             };
-            Some(Self { callbacks: load(name), in_its_place })
+            Choice { inner: name.map(|name| Self { callbacks: load(name) }), in_anothers_place }
         }
     }
 

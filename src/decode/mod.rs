@@ -12,6 +12,7 @@
 //! | `swap.rs`      | plaintext tuples in place of the stored ones while a change is sent | encrypted changes |
 //! | `identity.rs`  | the old row cut down to what heap would have logged                 | UPDATE, DELETE    |
 //! | `values.rs`    | messages that carry out-of-line values                              | messages          |
+//! | `origin.rs`    | the replication origin of a stream that begins with our messages    | streams           |
 //! | `text/`        | test_decoding's output format, byte for byte                        | every line sent   |
 //! | `guard.rs`     | no encrypted table is decoded by a plugin that is not ours          | relcache builds   |
 //!
@@ -29,6 +30,7 @@ pub mod guard;
 mod identity;
 pub mod inner;
 mod options;
+mod origin;
 mod session;
 mod swap;
 mod text;

@@ -31,6 +31,7 @@ struct State {
     options: Options,
     /// What formats the decrypted changes; the text format of our own if there is none.
     inner: Option<Inner>,
+    in_anothers_place: bool,
     /// Out-of-line values for rows to come.
     values: Values,
     /// The extension was found in this database; asked once a session.
@@ -48,7 +49,12 @@ impl Session {
     ///
     /// # Safety
     /// `ctx` must be the context that `startup` was called with.
-    pub unsafe fn start(ctx: *mut LogicalDecodingContext, options: Options, inner: Option<Inner>) {
+    pub unsafe fn start(
+        ctx: *mut LogicalDecodingContext,
+        options: Options,
+        inner: Option<Inner>,
+        in_anothers_place: bool,
+    ) {
         // SAFETY: the caller's promise; the block is big enough, MAXALIGNed, and lives as long as `ctx`.
         unsafe {
             let state: *mut State = sys::MemoryContextAllocZero((*ctx).context, size_of::<State>()).cast();
@@ -56,7 +62,17 @@ impl Session {
             let on_loss = sys::MemoryContextCallback { func: Some(lost), arg: ctx.cast(), next: core::ptr::null_mut() };
             let values = Values::new(memory::new_context((*ctx).context, c"pg_vault_tde values"));
             let next = SESSIONS.get();
-            state.write(State { ctx, next, scratch, options, inner, values, extension_seen: false, on_loss });
+            state.write(State {
+                ctx,
+                next,
+                scratch,
+                options,
+                inner,
+                in_anothers_place,
+                values,
+                extension_seen: false,
+                on_loss,
+            });
             sys::MemoryContextRegisterResetCallback((*ctx).context, &raw mut (*state).on_loss);
             SESSIONS.set(state);
         }
@@ -95,7 +111,7 @@ impl Session {
     /// Whether we are in the place of another plugin, for users who may not know us.
     pub fn in_anothers_place(self) -> bool {
         // SAFETY: as for `inner`.
-        unsafe { (*self.state()).inner.as_ref().is_some_and(|inner| inner.in_its_place) }
+        unsafe { (*self.state()).in_anothers_place }
     }
 
     #[inline]
