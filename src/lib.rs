@@ -34,6 +34,7 @@ pg_callback! {
         keys::register();
         heap::register();
         toast::routine::register();
+        decode::guard::register();
     }
 }
 
@@ -45,6 +46,7 @@ pg_function! {
 
     /// `vault_tde.encrypted_heap_handler(internal) returns table_am_handler`
     fn encrypted_heap_handler[pg_finfo_encrypted_heap_handler](_call) {
+        decode::guard::check();
         heap::routine() as pg::Datum
     }
 }

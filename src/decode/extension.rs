@@ -17,12 +17,13 @@ const NAME: &CStr = c"pg_vault_tde";
 /// Asked at the first begin, begin-prepare or stream-start of a session: a transaction is open in each of these, and no
 /// change comes before one of them. Not asked in the callbacks that may run without a transaction: `startup`, a message
 /// that is not transactional, and the end of a transaction that was prepared in an earlier session. None of these sends
-/// anything of a row.
+/// anything of a row. Not asked either when we are in another plugin's place: a database without the extension is then
+/// decoded as ever.
 ///
 /// # Safety
 /// A transaction must be open.
 pub unsafe fn require(session: Session) {
-    if session.extension_seen() {
+    if session.extension_seen() || session.in_anothers_place() {
         return;
     }
     // SAFETY: the caller's promise.

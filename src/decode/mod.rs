@@ -6,12 +6,14 @@
 //! | `callbacks.rs` | every function that logical decoding calls                          | always            |
 //! | `session.rs`   | what a session keeps, and the memory context of one callback        | every callback    |
 //! | `txn.rs`       | a transaction as core presents it                                   | every callback    |
-//! | `options.rs`   | the plugin's options                                                | once a session    |
+//! | `inner.rs`     | which plugin formats the changes: pgoutput, ..., or our text        | once a session    |
+//! | `options.rs`   | the options of the text format                                      | once a session    |
 //! | `extension.rs` | is the extension there in this database?                            | first transaction |
 //! | `swap.rs`      | plaintext tuples in place of the stored ones while a change is sent | encrypted changes |
 //! | `identity.rs`  | the old row cut down to what heap would have logged                 | UPDATE, DELETE    |
 //! | `values.rs`    | messages that carry out-of-line values                              | messages          |
 //! | `text/`        | test_decoding's output format, byte for byte                        | every line sent   |
+//! | `guard.rs`     | no encrypted table is decoded by a plugin that is not ours          | relcache builds   |
 //!
 //! **Memory.** A callback allocates in the session's one scratch context, which is reset when the callback starts (an
 //! ERROR may have skipped the reset that was due) and when it ends. So a decoder's memory stays flat however many
@@ -23,7 +25,9 @@
 
 mod callbacks;
 mod extension;
+pub mod guard;
 mod identity;
+pub mod inner;
 mod options;
 mod session;
 mod swap;

@@ -1,8 +1,9 @@
-//! The plugin's options: test_decoding's, with its meanings and defaults. All of them are switches.
+//! The options of the text format: test_decoding's, with its meanings and defaults. All of them are switches. (The choice
+//! of an inner plugin, which has its own options, is made before: `inner.rs`.)
 
 use core::ffi::CStr;
 
-use crate::pg::error::{Report, FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE};
+use crate::pg::error::{Report, INVALID_PARAMETER_VALUE};
 use crate::pg::fmgr::str_of;
 use crate::pg::sys::{self, DefElem, LogicalDecodingContext, OutputPluginOptions};
 use crate::pg_error;
@@ -47,11 +48,14 @@ const SWITCHES: [Switch; 7] = [
     switch(c"stream-changes", false, false),
 ];
 
-/// Options that choose another plugin to format the decrypted changes, and those that only make sense to such a plugin.
-const OF_INNER_PLUGINS: [&CStr; 8] =
-    [c"plugin", c"proto_version", c"publication_names", c"binary", c"streaming", c"two_phase", c"origin", c"messages"];
+/// Options of pgoutput, which is chosen by two others: whoever gives one of these has forgotten those.
+const OF_PGOUTPUT: [&CStr; 5] = [c"binary", c"streaming", c"two_phase", c"origin", c"messages"];
 
 impl Options {
+    /// Those of a session whose changes an inner plugin formats: nobody asks for them.
+    pub const UNUSED: Self =
+        Self { include_xids: false, include_timestamp: false, skip_empty_xacts: false, only_local: false };
+
     /// Reads `ctx->output_plugin_options`, fills what core wants to know, and returns the rest. Raises an ERROR that
     /// names the option when one is unknown, ill-formed, or given twice.
     ///
@@ -123,17 +127,19 @@ unsafe fn unknown(option: *mut DefElem) -> ! {
     unsafe {
         let name = CStr::from_ptr((*option).defname);
         let shown = str_of((*option).defname);
-        if OF_INNER_PLUGINS.contains(&name) {
-            Report::new(FEATURE_NOT_SUPPORTED, format_args!("option \"{shown}\" is not supported yet"))
-                .hint(format_args!(
-                    "This version of pg_vault_tde sends changes as text, with the options of \"test_decoding\"."
-                ))
-                .raise();
-        }
         let text = match (*option).arg.is_null() {
             true => c"(null)".as_ptr(),
             false => sys::defGetString(option).cast_const(),
         };
-        pg_error!(INVALID_PARAMETER_VALUE, "option \"{shown}\" = \"{}\" is unknown", str_of(text))
+        let report =
+            Report::new(INVALID_PARAMETER_VALUE, format_args!("option \"{shown}\" = \"{}\" is unknown", str_of(text)));
+        if OF_PGOUTPUT.contains(&name) {
+            report
+                .hint(format_args!(
+                    "For the protocol of \"pgoutput\" give \"proto_version\" and \"publication_names\"."
+                ))
+                .raise();
+        }
+        report.raise()
     }
 }

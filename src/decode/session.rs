@@ -1,26 +1,36 @@
 //! What one decoding session keeps, and the memory of one callback.
+//!
+//! `ctx->output_plugin_private` belongs to the inner plugin, if there is one, so our state is found through a list of this
+//! backend's sessions. That list has one member as a rule; more only while the remains of a session that an ERROR has
+//! ended, inside a subtransaction, wait for their memory to go.
 
 use core::ffi::c_void;
 use core::mem::size_of;
 
+use super::guard;
+use super::inner::Inner;
 use super::options::Options;
 use super::text::Out;
 use super::values::Values;
+use crate::pg::error::INTERNAL_ERROR;
 use crate::pg::memory::{self, MemoryContext};
-use crate::pg::sys::{self, LogicalDecodingContext};
-use crate::pg_callback;
+use crate::pg::sys::{self, LogicalDecodingContext, OutputPluginCallbacks};
+use crate::pg::BackendCell;
+use crate::{pg_callback, pg_error};
 
-/// `ctx->output_plugin_private`, in `ctx->context`. Nothing of it needs dropping: the context goes when the session
-/// ends, by `shutdown` or by an ERROR.
-///
-/// Still to come here: the inner plugin's
-/// table of callbacks and its own `output_plugin_private`, exchanged around every call of it; and what tells the table
-/// access method's guard that this slot is being decoded by us (set in [`Session::start`], taken back in
-/// [`Session::end`] and [`lost`]).
+/// The sessions of this backend, the newest first.
+static SESSIONS: BackendCell<*mut State> = BackendCell::new(core::ptr::null_mut());
+
+/// In `ctx->context`. Nothing of it needs dropping: the context goes when the session ends, by `shutdown` or by an ERROR.
 struct State {
+    /// The session that this is the state of, and the next one in [`SESSIONS`].
+    ctx: *mut LogicalDecodingContext,
+    next: *mut State,
     /// Everything that a callback allocates.
     scratch: MemoryContext,
     options: Options,
+    /// What formats the decrypted changes; the text format of our own if there is none.
+    inner: Option<Inner>,
     /// Out-of-line values for rows to come.
     values: Values,
     /// The extension was found in this database; asked once a session.
@@ -38,16 +48,17 @@ impl Session {
     ///
     /// # Safety
     /// `ctx` must be the context that `startup` was called with.
-    pub unsafe fn start(ctx: *mut LogicalDecodingContext, options: Options) {
+    pub unsafe fn start(ctx: *mut LogicalDecodingContext, options: Options, inner: Option<Inner>) {
         // SAFETY: the caller's promise; the block is big enough, MAXALIGNed, and lives as long as `ctx`.
         unsafe {
             let state: *mut State = sys::MemoryContextAllocZero((*ctx).context, size_of::<State>()).cast();
             let scratch = memory::new_context((*ctx).context, c"pg_vault_tde change");
             let on_loss = sys::MemoryContextCallback { func: Some(lost), arg: ctx.cast(), next: core::ptr::null_mut() };
             let values = Values::new(memory::new_context((*ctx).context, c"pg_vault_tde values"));
-            state.write(State { scratch, options, values, extension_seen: false, on_loss });
+            let next = SESSIONS.get();
+            state.write(State { ctx, next, scratch, options, inner, values, extension_seen: false, on_loss });
             sys::MemoryContextRegisterResetCallback((*ctx).context, &raw mut (*state).on_loss);
-            (*ctx).output_plugin_private = state.cast();
+            SESSIONS.set(state);
         }
     }
 
@@ -61,8 +72,30 @@ impl Session {
 
     #[inline]
     fn state(self) -> *mut State {
-        // SAFETY: `of` was promised a session that `start` has set up.
-        unsafe { (*self.0).output_plugin_private.cast() }
+        let mut state = SESSIONS.get();
+        // SAFETY: a member of the list is in memory that is there until `leave` has taken it out.
+        unsafe {
+            while !state.is_null() && (*state).ctx != self.0 {
+                state = (*state).next;
+            }
+        }
+        if state.is_null() {
+            pg_error!(INTERNAL_ERROR, "no decoding session of pg_vault_tde is active");
+        }
+        state
+    }
+
+    /// The callbacks of the inner plugin; `None` for the text format.
+    #[inline]
+    pub fn inner<'a>(self) -> Option<&'a OutputPluginCallbacks> {
+        // SAFETY: the state lives as long as the session, and its table is not changed.
+        unsafe { (*self.state()).inner.as_ref().map(|inner| &inner.callbacks) }
+    }
+
+    /// Whether we are in the place of another plugin, for users who may not know us.
+    pub fn in_anothers_place(self) -> bool {
+        // SAFETY: as for `inner`.
+        unsafe { (*self.state()).inner.as_ref().is_some_and(|inner| inner.in_its_place) }
     }
 
     #[inline]
@@ -122,8 +155,41 @@ impl Session {
     pub fn end(self) {
         // SAFETY: no callback follows, so nothing uses the scratch context any more.
         unsafe {
-            (*self.state()).on_loss.arg = core::ptr::null_mut();
-            sys::MemoryContextDelete((*self.state()).scratch);
+            let state = self.state();
+            (*state).on_loss.arg = core::ptr::null_mut();
+            leave(self.0);
+            sys::MemoryContextDelete((*state).scratch);
+        }
+        guard::session_ends();
+    }
+}
+
+/// Whether a session of ours is decoding on `slot`, which the backend has acquired.
+pub fn is_ours(slot: *const sys::ReplicationSlot) -> bool {
+    let mut state = SESSIONS.get();
+    // SAFETY: as for `Session::state`.
+    unsafe {
+        while !state.is_null() {
+            if core::ptr::eq((*(*state).ctx).slot, slot) {
+                return true;
+            }
+            state = (*state).next;
+        }
+    }
+    false
+}
+
+/// Takes a session out of the list.
+unsafe fn leave(ctx: *mut LogicalDecodingContext) {
+    let mut link = SESSIONS.as_ptr();
+    // SAFETY: as for `Session::state`; links are in the list's members or its head.
+    unsafe {
+        while !(*link).is_null() {
+            if (**link).ctx == ctx {
+                *link = (**link).next;
+                return;
+            }
+            link = &raw mut (**link).next;
         }
     }
 }
@@ -140,9 +206,11 @@ pg_callback! {
         if ctx.is_null() {
             return;
         }
+        guard::session_ends();
         // SAFETY: the context's memory, and in it the WAL reader, is there until its reset callbacks have run; the
         // reader is freed early only after `shutdown`, which takes `ctx` away from here.
         unsafe {
+            leave(ctx);
             let reader = (*ctx).reader;
             if !reader.is_null() && (*reader).seg.ws_file >= 0 {
                 if let Some(close) = (*reader).routine.segment_close {

@@ -29,6 +29,7 @@ impl SqlState {
 
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::new(b"0A000");
 pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::new(b"22023");
+pub const INSUFFICIENT_PRIVILEGE: SqlState = SqlState::new(b"42501");
 pub const WRONG_OBJECT_TYPE: SqlState = SqlState::new(b"42809");
 pub const UNDEFINED_OBJECT: SqlState = SqlState::new(b"42704");
 pub const OBJECT_NOT_IN_PREREQUISITE_STATE: SqlState = SqlState::new(b"55000");

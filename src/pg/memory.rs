@@ -13,6 +13,13 @@ pub fn switch_to(context: MemoryContext) -> MemoryContext {
     unsafe { core::ptr::replace(&raw mut sys::CurrentMemoryContext, context) }
 }
 
+/// `CurrentMemoryContext`
+#[inline]
+pub fn current() -> MemoryContext {
+    // SAFETY: a plain variable of the backend.
+    unsafe { sys::CurrentMemoryContext }
+}
+
 /// Runs `body` with `context` current. When `body` raises, PostgreSQL's handler sets the context, as always.
 #[inline]
 pub fn within<R>(context: MemoryContext, body: impl FnOnce() -> R) -> R {

@@ -3,6 +3,7 @@
 use core::ffi::{c_char, c_int};
 use core::ptr;
 
+use crate::decode::inner;
 use crate::keys::provider::Provider;
 use crate::keys::settings;
 use crate::pg::{sys, BackendCell};
@@ -55,6 +56,18 @@ pub fn define() {
             settings::KEY_CACHE_SIZE_MAX,
             sys::PGC_POSTMASTER,
             0,
+            None,
+            None,
+            None,
+        );
+        sys::DefineCustomStringVariable(
+            c"pg_vault_tde.inner_plugins".as_ptr(),
+            c"Output plugins that may format the changes that pg_vault_tde has decrypted.".as_ptr(),
+            c"Any user with REPLICATION may have a listed plugin loaded.".as_ptr(),
+            inner::ALLOWED.as_ptr(),
+            inner::ALLOWED_DEFAULT.as_ptr(),
+            sys::PGC_SUSET,
+            sys::GUC_LIST_INPUT as c_int,
             None,
             None,
             None,
