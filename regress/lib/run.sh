@@ -24,6 +24,6 @@ same() {
 		echo "$(wc -l <"$2") lines of $3, the same on both"
 	else
 		echo "$3 differs:"
-		head -n 50 "$2.diff"
+		head -n 50 "$2.diff" | cut -c 1-300
 	fi
 }

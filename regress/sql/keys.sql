@@ -103,6 +103,8 @@ UPDATE vault_tde.data_keys SET generation = 0;
 DELETE FROM vault_tde.data_keys;
 TRUNCATE vault_tde.data_keys;
 REFRESH MATERIALIZED VIEW vault_tde.data_keys;
+REFRESH MATERIALIZED VIEW vault_tde.data_keys WITH NO DATA;
+DROP MATERIALIZED VIEW vault_tde.data_keys;
 SELECT max(generation), count(*) FROM vault_tde.keys;
 \! psql -X -q -c "SELECT count(*), count(DISTINCT x), sum(id) FROM t WHERE x = 'generation ' || id"
 VACUUM FULL vault_tde.data_keys;
