@@ -62,7 +62,7 @@ sub catch_up
 {
 	my ($decoder) = @_;
 	$node->safe_psql('postgres', q{SELECT pg_logical_emit_message(false, 'wake', 'up'); SELECT pg_log_standby_snapshot()});
-	my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+	my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 	wait_until("$decoder->{slot} to catch up", sub { $node->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$lsn' FROM pg_replication_slots WHERE slot_name = '$decoder->{slot}'") eq 't' });
 }
 sub end
@@ -117,7 +117,7 @@ $session->query_safe(q{
 	COMMIT;
 	\echo BEGIN
 });
-my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 wait_until('the large transaction', sub {
 	for my $i (0, 1)
 	{
