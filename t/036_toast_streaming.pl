@@ -60,15 +60,15 @@ sub run
 		wait_until('the decoders', sub { $node->safe_psql('postgres', "SELECT count(*) = 2 AND bool_and(sent_lsn >= '$lsn') FROM pg_stat_replication") eq 't' });
 	}
 	$session->quit;
-	for (@receivers)
+	for my $r (@receivers)
 	{
-		push @growth, memory($_->{pid}) - $_->{memory};
-		$_->{run}->signal('INT');
-		$_->{run}->finish;
-		wait_until('the walsender to end', sub { $node->safe_psql('postgres', "SELECT active FROM pg_replication_slots WHERE slot_name = '$_->{slot}'") eq 'f' });
-		$node->safe_psql('postgres', "SELECT pg_drop_replication_slot('$_->{slot}')");
-		my $lines = -e $_->{file} ? slurp_file($_->{file}) : '';
-		unlink $_->{file};
+		push @growth, memory($r->{pid}) - $r->{memory};
+		$r->{run}->signal('INT');
+		$r->{run}->finish;
+		wait_until('the walsender to end', sub { $node->safe_psql('postgres', "SELECT active FROM pg_replication_slots WHERE slot_name = '$r->{slot}'") eq 'f' });
+		$node->safe_psql('postgres', "SELECT pg_drop_replication_slot('$r->{slot}')");
+		my $lines = -e $r->{file} ? slurp_file($r->{file}) : '';
+		unlink $r->{file};
 		$lines =~ s/^table $side\./table /mg;
 		$lines =~ s/^(?:opening|closing) a streamed.*\n//mg;
 		$lines =~ s/ TXN \d+$//mg;
