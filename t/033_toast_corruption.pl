@@ -28,7 +28,8 @@ sub value_id
 	return $node->safe_psql('postgres', 'SELECT pg_column_toast_chunk_id(a) FROM ' . ($table // 't') . " WHERE id = $id");
 }
 
-# Core refuses to change a TOAST table even to a superuser, unless it looks like another table.
+# Core refuses to change a TOAST table even to a superuser, unless it looks like another table. And whoever reads a value
+# sees deleted chunks, too, until they are vacuumed.
 sub tamper
 {
 	my ($sql) = @_;
@@ -38,7 +39,8 @@ sub tamper
 		UPDATE pg_class SET relkind = 'r' WHERE oid = '$toast'::regclass;
 		$sql;
 		UPDATE pg_class SET relkind = 't' WHERE oid = '$toast'::regclass;
-		COMMIT});
+		COMMIT;
+		VACUUM $toast});
 }
 
 # Says that the whole value of a row is refused; and that a slice is, which has only the named chunk (unless that is undef).
@@ -113,7 +115,7 @@ is_refused($id, "another value's chunks", 2, $unauthentic);
 is_refused(++$id, "... and the other way round", 2, $unauthentic);
 $v1 = value_id(++$id);
 $v2 = value_id(1, 'other');
-tamper("UPDATE $toast t SET chunk_data = o.chunk_data FROM $other o WHERE t.chunk_id = $v1 AND o.chunk_id = $v2 AND o.chunk_seq = t.chunk_seq");
+tamper("UPDATE $toast t SET chunk_data = o.chunk_data FROM (SELECT * FROM $other OFFSET 0) o WHERE t.chunk_id = $v1 AND o.chunk_id = $v2 AND o.chunk_seq = t.chunk_seq");
 is_refused($id, "chunks of another table", 0, $unauthentic);
 
 # The rest is as it was, in the same server.
