@@ -11,10 +11,10 @@ user=
 pg_config=
 bindir=
 
-# Makes the workspace for major $1: an empty directory that the unprivileged user owns.
+# Makes the workspace for major $1, or for its server whose pg_config is $2: an empty directory that the unprivileged user owns.
 workspace() {
 	local major=$1
-	pg_config=$(pg_config_of "$major") || die "PostgreSQL $major is not installed"
+	pg_config=${2:-$(pg_config_of "$major")} || die "PostgreSQL $major is not installed"
 	bindir=$("$pg_config" --bindir)
 	user=$(id -un)
 	if [ "$(id -u)" = 0 ]; then
