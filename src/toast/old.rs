@@ -31,21 +31,27 @@ pub unsafe fn for_each_external(rel: sys::Relation, tuple: HeapTuple, mut body: 
     }
 }
 
-/// Sends the out-of-line values of an old row that decoders will be given: all of them, or those of the attributes in
-/// `identity` (offset by FirstLowInvalidHeapAttributeNumber) if that is not null.
+/// Calls `body` with the out-of-line values of an old row that decoders are given: all of them, or those of the
+/// attributes in `identity` (offset by FirstLowInvalidHeapAttributeNumber) if that is not null.
+unsafe fn for_each_logged(rel: sys::Relation, old: HeapTuple, identity: *mut sys::Bitmapset, body: impl Fn(Datum)) {
+    // SAFETY: `rel` is open and `old` a plaintext tuple of its row type, as the callers promise.
+    unsafe {
+        for_each_external(rel, old, |attnum, value| {
+            let member = attnum - sys::FirstLowInvalidHeapAttributeNumber;
+            if identity.is_null() || sys::bms_is_member(member, identity) {
+                body(value);
+            }
+        });
+    }
+}
+
+/// Sends the out-of-line values of an old row that decoders will be given; `identity` as `Bitmaps::identity` says.
 ///
 /// # Safety
 /// `rel` must be open, `old` a plaintext tuple of its row type whose values are still in the TOAST table.
 pub unsafe fn send_old_values(rel: sys::Relation, old: HeapTuple, identity: *mut sys::Bitmapset) {
     // SAFETY: the caller's promise.
-    unsafe {
-        for_each_external(rel, old, |attnum, value| {
-            let member = attnum - sys::FirstLowInvalidHeapAttributeNumber;
-            if identity.is_null() || sys::bms_is_member(member, identity) {
-                send(rel, value);
-            }
-        });
-    }
+    unsafe { for_each_logged(rel, old, identity, |value| send(rel, value)) }
 }
 
 /// Takes back what [`send_old_values`] has sent: the row was not updated or deleted after all.
@@ -55,12 +61,9 @@ pub unsafe fn send_old_values(rel: sys::Relation, old: HeapTuple, identity: *mut
 pub unsafe fn cancel_old_values(rel: sys::Relation, old: HeapTuple, identity: *mut sys::Bitmapset) {
     // SAFETY: the caller's promise.
     unsafe {
-        for_each_external(rel, old, |attnum, value| {
-            let member = attnum - sys::FirstLowInvalidHeapAttributeNumber;
-            if identity.is_null() || sys::bms_is_member(member, identity) {
-                let pointer = Varlena::of(value).pointer();
-                message::cancel(rel, pointer.va_toastrelid, pointer.va_valueid);
-            }
+        for_each_logged(rel, old, identity, |value| {
+            let pointer = Varlena::of(value).pointer();
+            message::cancel(rel, pointer.va_toastrelid, pointer.va_valueid);
         });
     }
 }
