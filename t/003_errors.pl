@@ -249,11 +249,7 @@ is($node->safe_psql('bare', "SELECT data FROM pg_logical_slot_get_changes('early
 $node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('other', 'test_decoding'); INSERT INTO plain VALUES (2)});
 like($node->safe_psql('postgres', "SELECT string_agg(data, ' ') FROM pg_logical_slot_peek_changes('other', NULL, NULL)"), qr/plain: INSERT: id\[integer\]:2/, 'test_decoding of a heap table');
 $node->safe_psql('postgres', "INSERT INTO t VALUES (30, 'SECRET')");
-TODO:
-{
-	local $TODO = 'the guard of design.md, section 5, is yet to come';
-	fails_like('test_decoding of an encrypted table', 'postgres', "SELECT * FROM pg_logical_slot_peek_changes('other', NULL, NULL)", qr/"t"|encrypted/, qr/pg_vault_tde/);
-}
+fails_like('test_decoding of an encrypted table', 'postgres', "SELECT * FROM pg_logical_slot_peek_changes('other', NULL, NULL)", qr/"t"|encrypted/, qr/pg_vault_tde/);
 
 # --- nothing secret was said ----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ use Vault;
 my $node = decoding_node('inner', 'max_replication_slots = 20');
 make_twins($node);
 my @plugins = grep { $_ ne 'pgoutput' } inner_plugins();
+is("@plugins", 'test_decoding wal2json decoderbufs', 'the plugins to compare with are installed');
 both($node, q{
 	CREATE TABLE things (id int PRIMARY KEY, name text, big text STORAGE EXTERNAL, doc jsonb, amount numeric, at timestamp);
 	CREATE TABLE whole (id int, big text STORAGE EXTERNAL, note text); ALTER TABLE whole REPLICA IDENTITY FULL;

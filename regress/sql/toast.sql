@@ -30,6 +30,14 @@ CREATE TABLE nearly_heap (a varchar(2000)) USING heap;
 CREATE TABLE latin (a int, b varchar(250), c varchar(240));
 SELECT relname, reltoastrelid <> 0 AS toast FROM pg_class WHERE oid IN ('nearly'::regclass, 'nearly_heap'::regclass, 'latin'::regclass) ORDER BY 1;
 
+-- The longest value that is kept in line: rows may have the same length as stored, of which 34 bytes are of the encryption.
+CREATE TABLE threshold (id int, a text STORAGE EXTERNAL);
+CREATE TABLE threshold_heap (id int, a text STORAGE EXTERNAL) USING heap;
+INSERT INTO threshold SELECT n, repeat('x', n) FROM generate_series(1900, 2100) n;
+INSERT INTO threshold_heap SELECT n, repeat('x', n) FROM generate_series(1900, 2100) n;
+SELECT (SELECT max(id) FROM threshold WHERE pg_column_toast_chunk_id(a) IS NULL) AS encrypted,
+       (SELECT max(id) FROM threshold_heap WHERE pg_column_toast_chunk_id(a) IS NULL) AS heap;
+
 -- encrypted_toast is not for tables that a user makes
 CREATE TABLE wrong (a int) USING encrypted_toast;
 CREATE TEMP TABLE wrong (a int) USING encrypted_toast;

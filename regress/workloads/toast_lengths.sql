@@ -143,3 +143,19 @@ UPDATE external SET v = v || 'y', h = md5(v || 'y'), n = n + 1 WHERE id % 3 = 0;
 CLUSTER external;
 ROLLBACK;
 SELECT rows, bad, lost, broken FROM good('external');
+
+-- slices that begin in any chunk (those of text begin in the first one, as far as storage is concerned)
+CREATE TABLE bytes (id int, n int, v bytea STORAGE EXTERNAL);
+INSERT INTO bytes SELECT id, n, v::bytea FROM source WHERE n > 1900;
+SELECT count(*), count(*) FILTER (WHERE substr(t.v, o, l) <> substr(s.v, o, l)::bytea)
+FROM bytes t JOIN source s USING (id), (VALUES (1, 1), (1, 1967), (1966, 1), (1967, 1), (1967, 2), (1968, 1), (1968, 1967), (1968, 1968), (1996, 2), (3934, 1), (3934, 2), (3935, 1), (3930, 10), (1900, 3000), (5901, 2), (5902, 300), (6000, 1)) x (o, l);
+
+-- around the size of a page, where a row has to go out of line even against its settings
+CREATE TABLE page_main (n int, v text STORAGE MAIN);
+CREATE TABLE page_target (n int, v text STORAGE EXTERNAL) WITH (toast_tuple_target = 8160);
+INSERT INTO page_main SELECT n, noise(n, n) FROM generate_series(8030, 8180) n;
+INSERT INTO page_target SELECT n, noise(n, n) FROM generate_series(8030, 8180) n;
+UPDATE page_main SET v = noise(16210 - n, -n);
+UPDATE page_target SET v = noise(16210 - n, -n);
+SELECT * FROM toasted('page_main');
+SELECT * FROM toasted('page_target');

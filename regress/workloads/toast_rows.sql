@@ -21,6 +21,12 @@ UPDATE t SET b = a WHERE id = 4; -- the pointer of another column
 UPDATE t SET a = o.a, b = t.b FROM t o WHERE t.id = 5 AND o.id = 6; -- of another row
 SELECT * FROM kept;
 SELECT * FROM toasted('t');
+-- in rewrites, too
+VACUUM FULL t;
+SELECT * FROM kept;
+CLUSTER t USING t_pkey;
+SELECT * FROM kept;
+SELECT * FROM toasted('t');
 -- several updates in a transaction, of which some are undone
 BEGIN;
 UPDATE t SET a = noise(2500, 11) WHERE id = 1;

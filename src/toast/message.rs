@@ -14,10 +14,10 @@ use crate::pg::{rel as relation, sys, Oid};
 /// The prefix of the messages; never passed on to consumers.
 pub const PREFIX: &core::ffi::CStr = c"pg_vault_tde";
 
-/// The largest message: four chunks. A reorder buffer that has spilled a transaction brings changes back by number (4096
-/// at a time), not by size, so large messages would be large memory; small ones are more WAL for their headers, here about
-/// 1 % of the value.
-pub const SEGMENT_SIZE: usize = 4 * TOAST_MAX_CHUNK_SIZE;
+/// The largest message: one chunk. A reorder buffer that has spilled a transaction brings changes back by number (4096 at
+/// a time), not by size, so larger messages would be more memory than heap's chunks take. It costs about 4 % more WAL a
+/// value than messages of many chunks would.
+pub const SEGMENT_SIZE: usize = TOAST_MAX_CHUNK_SIZE;
 
 /// The version of the form below.
 const VERSION: u8 = 1;
