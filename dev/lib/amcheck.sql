@@ -1,5 +1,6 @@
--- Checks all btree indexes of the database: that each row of their tables is in them, as pg_amcheck --heapallindexed does.
--- (pg_amcheck itself refuses tables that are not heap's.)
+-- Checks all btree indexes of the database: order, uniqueness, and that each row of their tables is in them, as
+-- pg_amcheck --heapallindexed --checkunique does.
+-- (pg_amcheck itself only looks at tables of heap.)
 SET client_min_messages = warning;
 SET search_path = pg_catalog;
 CREATE SCHEMA IF NOT EXISTS core_suite;
@@ -12,7 +13,7 @@ BEGIN
 		WHERE a.amname = 'btree' AND c.relkind = 'i' AND c.relpersistence <> 't' AND x.indisready AND x.indisvalid
 	LOOP
 		BEGIN
-			PERFORM core_suite.bt_index_check(i.indexrelid, true);
+			PERFORM core_suite.bt_index_check(i.indexrelid, true, true);
 			INSERT INTO pg_temp.found VALUES (true);
 		EXCEPTION WHEN OTHERS THEN
 			RAISE WARNING '%: %', i.indexrelid::regclass, SQLERRM;
