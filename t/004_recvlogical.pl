@@ -182,6 +182,30 @@ catch_up();
 $receiver->signal('INT');
 $receiver->finish;
 
+# A transaction that is undone while it is being streamed, and one of whose sub-transactions is; then life goes on.
+$node->safe_psql('encrypted', "SELECT pg_replication_slot_advance('encrypted', pg_current_wal_insert_lsn())");
+my $file = $node->basedir . '/streamed';
+$receiver = IPC::Run::start([ 'pg_recvlogical', '-d', $node->connstr('encrypted'), '-S', 'encrypted', '--start', '-f', $file, '--no-loop',
+		map { ('-o', $_) } 'include-xids=0', 'skip-empty-xacts=1', 'stream-changes=1' ]);
+$writer = $node->background_psql('encrypted');
+for my $end ('ROLLBACK', 'COMMIT')
+{
+	my $before = -s $file // 0;
+	$writer->query_safe("BEGIN; SAVEPOINT a; INSERT INTO t SELECT i, 'undone', 0 FROM generate_series(500001, 520000) i");
+	wait_until('the transaction to be streamed', sub { (-s $file // 0) > $before && slurp_file($file, $before) =~ /^opening a streamed block/m });
+	$writer->query_safe("ROLLBACK TO a; ALTER TABLE t ADD COLUMN y int DEFAULT 1; INSERT INTO t SELECT i, 'streamed', 0, 2 FROM generate_series(600001, 620000) i; $end");
+	$node->safe_psql('encrypted', "INSERT INTO t VALUES (-2, 'after $end', 0); DELETE FROM t WHERE id = -2");
+	wait_until('the next transaction', sub { slurp_file($file, $before) =~ /after $end/ });
+	my $streamed = slurp_file($file, $before);
+	like($streamed, qr/^aborting streamed \(sub\)transaction/m, "streamed, $end: the sub-transaction is undone");
+	$end eq 'COMMIT'
+	  ? like($streamed, qr/^committing streamed transaction$/m, "streamed, $end: the rest is committed")
+	  : unlike($streamed, qr/^committing/m, "streamed, $end: nothing is committed");
+}
+$writer->quit;
+$receiver->signal('INT');
+$receiver->finish;
+
 # Errors, one after the other, in one walsender's session leave nothing behind either: each is a session of its own, and the slot is
 # as it was.
 $node->safe_psql('encrypted', "SELECT pg_replication_slot_advance('encrypted', pg_current_wal_insert_lsn())");
@@ -191,6 +215,6 @@ for (1 .. 5)
 	my ($out, $err) = run_command([ 'pg_recvlogical', '-d', $node->connstr('encrypted'), '-S', 'encrypted', '--start', '-f', '-', '--no-loop', '-o', 'nonsense' ]);
 	like($err, qr/"nonsense"/, 'an error');
 }
-is_same(receive('encrypted'), "BEGIN\ntable public.t: INSERT: id[integer]:-1 x[text]:'after all this' n[numeric]:0\nCOMMIT\n", 'then the next change');
+is_same(receive('encrypted'), "BEGIN\ntable public.t: INSERT: id[integer]:-1 x[text]:'after all this' n[numeric]:0 y[integer]:1\nCOMMIT\n", 'then the next change');
 $node->stop;
 done_testing();

@@ -80,6 +80,10 @@ SELECT name, vartype, context FROM pg_settings WHERE name LIKE 'pg_vault_tde.%' 
 SET pg_vault_tde.no_such_setting = 1;
 SET pg_vault_tde.key_file = '/elsewhere';
 
+-- what it calls its own in shared memory bears its name
+SELECT count(*) > 0 FROM pg_shmem_allocations WHERE name LIKE 'pg_vault_tde%';
+SELECT count(*) FROM pg_shmem_allocations WHERE name ILIKE '%vault%' AND name NOT LIKE 'pg_vault_tde%';
+
 -- dropped with the tables, and made again
 DROP EXTENSION pg_vault_tde;
 DROP EXTENSION pg_vault_tde CASCADE;
