@@ -23,6 +23,16 @@ $primary->safe_psql('postgres', q{
 	INSERT INTO unlogged VALUES (noise(5000, 1));
 });
 
+# Says that both tables hold the same rows.
+sub twin_diff
+{
+	my ($node, $name) = @_;
+	my $rows = sub { return $node->safe_psql('postgres', "SELECT t::text FROM $_[0].t t ORDER BY id") };
+	my $heap = $rows->('heap');
+	cmp_ok(length $heap, '>', 10_000, "$name: there are rows");
+	is_same($rows->('encrypted'), $heap, "$name: the rows of the heap twin");
+}
+
 # Changes both tables in the same way.
 sub change
 {

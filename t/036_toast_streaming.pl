@@ -57,7 +57,7 @@ sub run
 		# what is undone later is to be streamed before
 		$node->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()');
 		my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
-		wait_until('the decoders', sub { $node->safe_psql('postgres', "SELECT count(*) = 2 AND bool_and(sent_lsn >= '$lsn') FROM pg_stat_replication") eq 't' });
+		wait_until('the decoders', sub { $node->safe_psql('postgres', "SELECT count(*) = 2 AND bool_and(flush_lsn >= '$lsn') FROM pg_stat_replication") eq 't' });
 	}
 	$session->quit;
 	for my $r (@receivers)
@@ -75,6 +75,14 @@ sub run
 		push @lines, $lines;
 	}
 	return (@lines, @growth);
+}
+
+# Says that two decoders sent the same lines. A row may lie elsewhere than in the heap twin, so an UPDATE of many may come to
+# them in another order.
+sub is_decoded_same
+{
+	my ($got, $expected, $name) = map { $_ // '' } @_;
+	is_same(map({ join "\n", sort split /\n/, $_ } $got, $expected), $name);
 }
 
 # The most that a process has used.
