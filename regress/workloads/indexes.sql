@@ -1,5 +1,6 @@
 -- Indexes built on rows that are there already.
-CREATE TABLE t (id int, k int, v text, n numeric, dropped int, p point, r int4range, a int[], j jsonb, w text);
+CREATE TABLE t (id int, k int, v text, n numeric, dropped int, p point, r int4range, a int[], j jsonb, w text)
+    WITH (autovacuum_enabled = off); -- which could change plans in one of the two runs only
 INSERT INTO t SELECT i, i % 50, 'v' || i % 997, CASE WHEN i % 10 <> 0 THEN i / 3.0 END, i, point(i % 40, i / 40),
     int4range(i, i + 5), ARRAY[i % 10, i % 7], jsonb_build_object('k', i % 5), repeat('w', i % 20)
 FROM generate_series(1, 2000) i;
@@ -147,7 +148,7 @@ COMMIT;
 SET max_parallel_maintenance_workers = 2;
 SET min_parallel_table_scan_size = 0;
 SET maintenance_work_mem = '128MB';
-CREATE TABLE parallel (id int, k int, v text) WITH (parallel_workers = 2);
+CREATE TABLE parallel (id int, k int, v text) WITH (parallel_workers = 2, autovacuum_enabled = off);
 INSERT INTO parallel SELECT i, i % 1000, 'v' || i FROM generate_series(1, 50000) i;
 UPDATE parallel SET v = v || '!' WHERE id % 10 = 0;
 DELETE FROM parallel WHERE id % 7 = 0;

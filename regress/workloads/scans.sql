@@ -1,6 +1,7 @@
 -- Every way to read a table. Each plan is printed first, so that the intended scan is known to be the one that ran.
-CREATE TABLE t (id int, k int, t text, n numeric);
--- two tables of the same contents in the same order; many pages, holes in them, and some HOT chains
+-- (Autovacuum must not change plans, nor statistics, in one of the two runs only.)
+CREATE TABLE t (id int, k int, t text, n numeric) WITH (autovacuum_enabled = off);
+-- many pages, holes in them, and some HOT chains
 INSERT INTO t SELECT i, i % 100, 'text ' || i, CASE WHEN i % 10 <> 0 THEN i / 7.0 END FROM generate_series(1, 5000) i;
 CREATE UNIQUE INDEX t_id ON t (id);
 CREATE INDEX t_k ON t (k) INCLUDE (id);
@@ -69,7 +70,7 @@ EXPLAIN (COSTS OFF) SELECT id FROM t WHERE k = 3 OR lower(t) = 'updated 100';
 SELECT id FROM t WHERE (k = 3 AND id < 500) OR lower(t) = 'updated 100' ORDER BY id;
 SELECT count(*) FROM t WHERE k < 50;
 SET work_mem = '64kB';
-CREATE TABLE big (id int, k int);
+CREATE TABLE big (id int, k int) WITH (autovacuum_enabled = off);
 INSERT INTO big SELECT i, i % 7 FROM generate_series(1, 200000) i;
 CREATE INDEX ON big (k);
 EXPLAIN (COSTS OFF) SELECT count(*), sum(id) FROM big WHERE k = 3;
@@ -168,7 +169,7 @@ SELECT * FROM empty;
 SELECT pg_relation_size('empty');
 
 -- What ANALYZE finds: all rows are in the sample, and their order is the same, so it finds the same.
-CREATE TABLE analyzed (id int, k int, t text, empty int);
+CREATE TABLE analyzed (id int, k int, t text, empty int) WITH (autovacuum_enabled = off);
 INSERT INTO analyzed SELECT i, i % 10, CASE WHEN i % 4 <> 0 THEN 'text ' || i / 10 END FROM generate_series(1, 1000) i;
 CREATE INDEX analyzed_expression ON analyzed ((k * 2));
 CREATE STATISTICS s (ndistinct, dependencies, mcv) ON id, k, t FROM analyzed;
