@@ -38,6 +38,7 @@
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "commands/progress.h"
+#include "commands/vacuum.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "executor/spi.h"

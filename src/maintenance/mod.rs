@@ -10,6 +10,7 @@
 //! | `verify.rs`    | `vault_tde.verify()`                                                            |
 //! | `census.rs`    | which generations a relation's tuples are of                                    |
 //! | `retire.rs`    | `vault_tde.retire_key()`                                                        |
+//! | `limit.rs`     | how many rows a key has encrypted                                               |
 //! | `progress.rs`  | what running re-encryptions have done, in shared memory                         |
 //!
 //! # Why rows are re-encrypted in place
@@ -25,6 +26,7 @@
 //! commit and does nothing in a transaction that has done something else.
 
 pub mod census;
+pub mod limit;
 pub mod progress;
 pub mod reencrypt;
 pub mod relations;

@@ -19,7 +19,6 @@ pub enum Phase {
     WaitingForWriters,
     Rows,
     Values,
-    Indexes,
     WaitingForPages,
 }
 
@@ -29,7 +28,6 @@ impl Phase {
             Phase::WaitingForWriters => "waiting for writers",
             Phase::Rows => "re-encrypting rows",
             Phase::Values => "re-encrypting out-of-line values",
-            Phase::Indexes => "rebuilding indexes",
             Phase::WaitingForPages => "waiting for pages in use",
         }
     }

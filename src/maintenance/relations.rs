@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::ptr;
 
-use crate::pg::{memory, sys, Oid};
+use crate::pg::{memory, sys, Oid, INVALID_OID};
 
 /// The encrypted relations of this database, TOAST tables among them, as the catalogs say now: those of transactions that
 /// have not committed are missing. In the current memory context.
@@ -11,11 +11,43 @@ use crate::pg::{memory, sys, Oid};
 /// # Safety
 /// In a transaction.
 pub unsafe fn all<'a>() -> &'a [Oid] {
-    // SAFETY: a catalog scan under a snapshot of now; each tuple is a row of pg_class.
+    // SAFETY: in a transaction.
     unsafe {
         let method = |name: &CStr| sys::get_table_am_oid(name.as_ptr(), true);
         let methods = [method(c"encrypted_heap"), method(c"encrypted_toast")];
         let mut list: *mut sys::List = ptr::null_mut();
+        for_each_class(|class| {
+            let kind = class.relkind as u8;
+            let has_rows = matches!(kind, sys::RELKIND_RELATION | sys::RELKIND_TOASTVALUE | sys::RELKIND_MATVIEW);
+            if has_rows && methods.contains(&class.relam) {
+                list = sys::lappend_oid(list, class.oid);
+            }
+        });
+        oids(list)
+    }
+}
+
+/// The table whose out-of-line values are in the TOAST table `toast`; InvalidOid if there is none.
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn table_of(toast: Oid) -> Oid {
+    let mut table = INVALID_OID;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for_each_class(|class| {
+            if class.reltoastrelid == toast {
+                table = class.oid;
+            }
+        });
+    }
+    table
+}
+
+/// Calls `body` with each row of pg_class.
+unsafe fn for_each_class(mut body: impl FnMut(&sys::FormData_pg_class)) {
+    // SAFETY: a catalog scan under a snapshot of now; each tuple is a row of pg_class.
+    unsafe {
         let classes = sys::table_open(sys::RelationRelationId, sys::AccessShareLock as i32);
         let scan = sys::systable_beginscan(classes, 0, false, ptr::null_mut(), 0, ptr::null_mut());
         loop {
@@ -25,15 +57,10 @@ pub unsafe fn all<'a>() -> &'a [Oid] {
             }
             let class: *const sys::FormData_pg_class =
                 (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff)).cast();
-            let kind = (*class).relkind as u8;
-            let has_rows = matches!(kind, sys::RELKIND_RELATION | sys::RELKIND_TOASTVALUE | sys::RELKIND_MATVIEW);
-            if has_rows && methods.contains(&(*class).relam) {
-                list = sys::lappend_oid(list, (*class).oid);
-            }
+            body(&*class);
         }
         sys::systable_endscan(scan);
         sys::table_close(classes, sys::AccessShareLock as i32);
-        oids(list)
     }
 }
 
@@ -47,7 +74,7 @@ pub unsafe fn with_children<'a>(oid: Oid) -> &'a [Oid] {
 }
 
 /// # Safety
-/// `list` must be a list of OIDs, or null.
+/// `list` must be a list of OIDs, or null. The result is sorted.
 unsafe fn oids<'a>(list: *mut sys::List) -> &'a [Oid] {
     // SAFETY: the caller's promise; a ListCell is as long as its largest member, so the cells are copied.
     unsafe {
@@ -59,6 +86,7 @@ unsafe fn oids<'a>(list: *mut sys::List) -> &'a [Oid] {
         for i in 0..len {
             array.add(i).write((*(*list).elements.add(i)).oid_value);
         }
+        core::slice::from_raw_parts_mut(array, len).sort_unstable();
         memory::slice(array, len)
     }
 }
@@ -85,7 +113,7 @@ pub unsafe fn wait_for_writers(oid: Oid) {
 
 /// Waits until every transaction of this database that is running now has ended, but for this one, decoders and vacuum,
 /// which write no rows. Who begins later knows of each generation that is committed now, as beginning processes
-/// invalidations. May be interrupted; `lock_timeout` applies. Prepared transactions are not waited for.
+/// invalidations. May be interrupted; `lock_timeout` applies.
 ///
 /// # Safety
 /// In a transaction.

@@ -5,13 +5,12 @@
 //! for. For the third, the function remembers, in shared memory, the end of WAL at the time when it first found that
 //! nothing else needs the key; slots must have got past that. (If a restart makes it forget, the next call remembers anew.)
 
+use super::stored::Kind;
 use super::{census, progress, relations};
 use crate::keys;
-use crate::pg::error::{
-    pg_format, OBJECT_IN_USE, OBJECT_NOT_IN_PREREQUISITE_STATE, UNDEFINED_OBJECT,
-};
+use crate::pg::error::{pg_format, OBJECT_IN_USE, OBJECT_NOT_IN_PREREQUISITE_STATE, UNDEFINED_OBJECT};
 use crate::pg::fmgr::str_of;
-use crate::pg::{rel as relation, spi, sys, Oid};
+use crate::pg::{spi, sys, Oid};
 use crate::pg_error;
 
 /// Deletes the data key of `generation` in the current transaction, or raises an ERROR that says who needs it.
@@ -32,9 +31,9 @@ pub unsafe fn retire(generation: i32) {
                 hint: ("Make a newer one with vault_tde.rotate_key(), and re-encrypt the tables with vault_tde.reencrypt()."));
         }
         // whoever writes after this knows the current generation
+        refuse_prepared_transactions();
         keys::lock_table();
         relations::wait_for_transactions();
-        refuse_prepared_transactions();
         let end_of_wal = sys::GetXLogInsertRecPtr();
         for &oid in relations::all() {
             refuse_if_needed_by(oid, generation);
@@ -64,9 +63,13 @@ unsafe fn refuse_if_needed_by(oid: Oid, generation: i32) {
         };
         let tuples = census::take(&target).count(generation);
         if tuples > 0 {
-            let name = relation::name(target.rel);
+            let (what, table) = match target.kind {
+                Kind::Rows => ("rows", oid),
+                Kind::Chunks => ("pieces of out-of-line values", relations::table_of(oid)),
+            };
+            let name = str_of(sys::get_rel_name(table));
             pg_error!(
-                OBJECT_IN_USE, "key generation {generation} is needed by {tuples} rows of relation \"{name}\"";
+                OBJECT_IN_USE, "key generation {generation} is needed by {tuples} {what} of table \"{name}\"";
                 hint: ("Re-encrypt the table with CALL vault_tde.reencrypt(). What is left of deleted rows is removed by VACUUM.")
             );
         }
@@ -74,7 +77,7 @@ unsafe fn refuse_if_needed_by(oid: Oid, generation: i32) {
     }
 }
 
-/// A prepared transaction cannot be waited for, and may have written under any key.
+/// A prepared transaction may have written under any key, and waiting for one would be waiting for somebody to remember it.
 unsafe fn refuse_prepared_transactions() {
     // SAFETY: in a transaction.
     unsafe {

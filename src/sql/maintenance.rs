@@ -31,14 +31,27 @@ fn check_privilege(oid: Oid, mode: u32) {
     }
 }
 
+unsafe fn is_partitioned(rel: sys::Relation) -> bool {
+    // SAFETY: an open relation.
+    unsafe { (*(*rel).rd_rel).relkind as u8 == sys::RELKIND_PARTITIONED_TABLE }
+}
+
+unsafe fn raise_not_encrypted(rel: sys::Relation) -> ! {
+    // SAFETY: an open relation.
+    let name = unsafe { relation::name(rel) };
+    pg_error!(WRONG_OBJECT_TYPE, "relation \"{name}\" is not encrypted")
+}
+
+fn raise_other_temp() -> ! {
+    pg_error!(FEATURE_NOT_SUPPORTED, "cannot access temporary tables of other sessions")
+}
+
 /// A CALL outside of a transaction block and of an atomic context.
 fn may_commit(call: Call) -> bool {
     // SAFETY: the context of a procedure's call is a CallContext.
     unsafe {
         let context = (*call.0).context;
-        !context.is_null()
-            && (*context).type_ == sys::T_CallContext
-            && !(*context.cast::<sys::CallContext>()).atomic
+        !context.is_null() && (*context).type_ == sys::T_CallContext && !(*context.cast::<sys::CallContext>()).atomic
     }
 }
 
@@ -54,6 +67,17 @@ pg_function! {
         // SAFETY: in a transaction; the name is a literal.
         unsafe { sys::PreventCommandDuringRecovery(c"vault_tde.reencrypt()".as_ptr()) };
         check_privilege(oid, sys::ACL_MAINTAIN);
+        // SAFETY: in a transaction; the relation is open while it is looked at.
+        unsafe {
+            let rel = sys::relation_open(oid, sys::AccessShareLock as i32);
+            if stored_target(rel).is_none() && !is_partitioned(rel) {
+                raise_not_encrypted(rel);
+            }
+            if relation::is_other_temp(rel) {
+                raise_other_temp();
+            }
+            sys::relation_close(rel, sys::AccessShareLock as i32);
+        }
         if batch_size < 1 {
             pg_error!(INVALID_PARAMETER_VALUE, "batch_size must be at least 1");
         }
@@ -79,15 +103,15 @@ pg_function! {
         unsafe {
             sys::InitMaterializedSRF(call.0, 0);
             let rel = sys::relation_open(oid, sys::AccessShareLock as i32);
-            let name = relation::name(rel);
             if relation::is_other_temp(rel) {
-                pg_error!(FEATURE_NOT_SUPPORTED, "cannot access temporary tables of other sessions");
+                raise_other_temp();
             }
             let Some(target) = stored_target(rel) else {
-                if (*(*rel).rd_rel).relkind as u8 == sys::RELKIND_PARTITIONED_TABLE {
+                if is_partitioned(rel) {
+                    let name = relation::name(rel);
                     pg_error!(WRONG_OBJECT_TYPE, "table \"{name}\" is partitioned"; hint: ("Verify each of its partitions."));
                 }
-                pg_error!(WRONG_OBJECT_TYPE, "relation \"{name}\" is not encrypted");
+                raise_not_encrypted(rel);
             };
             verify::verify(call, target);
             sys::relation_close(rel, sys::AccessShareLock as i32);
