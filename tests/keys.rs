@@ -24,6 +24,7 @@ fn key(generation: i32, id: u8) -> DataKey {
         serial: 0,
         provider: "file".to_owned(),
         wrapped: Vec::new(),
+        kek_version: None,
         dek: None,
         visible: true,
     }

@@ -1,7 +1,8 @@
 //! The map in shared memory from key id to data key, so that one backend's call of a provider serves all.
 //!
-//! An entry never changes: a key id is random and names one data key for ever. Nothing in here says which key is
-//! current; that is the key table's business. When the map is full, each backend asks the provider for itself.
+//! A key id is random and names one data key for ever, so an entry is never wrong. Nothing in here says which key is
+//! current; that is the key table's business. When the map is full, the oldest entry makes room: at worst a provider is
+//! asked more often.
 
 use core::ffi::CStr;
 use core::mem::size_of;
@@ -23,11 +24,13 @@ struct Entry {
     dek: Key,
 }
 
-/// Followed by `capacity` entries, of which `used` are filled. All but `capacity` is protected by the lock.
+/// Followed by `capacity` entries, of which `used` are filled; `next` is the one to be filled next. All but `capacity` is
+/// protected by the lock.
 #[repr(C)]
 struct Map {
     capacity: usize,
     used: usize,
+    next: usize,
     entries: [Entry; 0],
 }
 
@@ -78,6 +81,7 @@ pg_callback! {
             if !found {
                 (*map).capacity = capacity;
                 (*map).used = 0;
+                (*map).next = 0;
             }
             sys::LWLockRelease(addin_lock);
             MAP.set(map);
@@ -96,15 +100,16 @@ pub fn lookup(key_id: &KeyId, out: &mut Key) -> bool {
     .unwrap_or(false)
 }
 
-/// Adds a data key, unless it is there or the map is full.
+/// Adds a data key, unless it is there.
 pub fn publish(key_id: &KeyId, dek: &Key) {
     with_lock(sys::LW_EXCLUSIVE, |map| {
-        // SAFETY: the lock is held exclusively, and there is room for the entry that is written.
+        // SAFETY: the lock is held exclusively; `next` is below the capacity, which is at least 1.
         unsafe {
-            if (*map).used < (*map).capacity && entries(map).iter().all(|entry| entry.key_id != *key_id) {
-                let place = (&raw mut (*map).entries).cast::<Entry>().add((*map).used);
+            if entries(map).iter().all(|entry| entry.key_id != *key_id) {
+                let place = (&raw mut (*map).entries).cast::<Entry>().add((*map).next);
                 place.write(Entry { key_id: *key_id, dek: *dek });
-                (*map).used += 1;
+                (*map).next = ((*map).next + 1) % (*map).capacity;
+                (*map).used = ((*map).used + 1).min((*map).capacity);
             }
         }
     });

@@ -72,6 +72,20 @@ impl Shadow {
         }
     }
 
+    /// The same for a relation of plaintext rows whose changes are hidden from logical decoding as far as can be: no row is
+    /// logged for decoders, as of a foreign table, which is this relkind's only use in heapam beside TOAST.
+    ///
+    /// # Safety
+    /// As for [`Shadow::on_stack`].
+    pub unsafe fn on_stack_hidden(&mut self, rel: sys::Relation) -> sys::Relation {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let shadow = self.copy(rel);
+            (*(*shadow).rd_rel).relkind = sys::RELKIND_FOREIGN_TABLE as i8;
+            shadow
+        }
+    }
+
     /// A shadow for a scan that heapam runs to its end. A resource owner may remember it until the transaction ends, so
     /// it is allocated in TopTransactionContext. Only the routine differs from the real relation.
     ///
