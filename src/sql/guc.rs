@@ -165,7 +165,7 @@ pub fn define() {
         sys::DefineCustomIntVariable(
             c"pg_vault_tde.key_cache_size".as_ptr(),
             c"Number of unwrapped data keys that the server keeps in shared memory.".as_ptr(),
-            c"When it is used up, each session asks the key provider for itself.".as_ptr(),
+            c"When there are more, key providers are asked more often.".as_ptr(),
             settings::KEY_CACHE_SIZE.as_ptr(),
             settings::KEY_CACHE_SIZE_DEFAULT,
             1,
