@@ -9,6 +9,7 @@ use lib $FindBin::RealBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use IO::Socket::INET;
 use OpenBao;
 use Time::HiRes qw(time);
 use Vault;
@@ -185,6 +186,28 @@ for (
 }
 configure('vault_timeout', '10s');
 is($node->safe_psql('postgres', 'SELECT vault_tde.rotate_key()'), 4, 'with the right settings it works');
+
+# A standby node of a cluster sends its clients to the active one. Here something small in Perl does.
+my $redirector = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', ReuseAddr => 1) or die $!;
+my $child = fork;
+if (!$child)
+{
+	while (my $client = $redirector->accept)
+	{
+		my ($request, $length) = ('', 0);
+		$request .= <$client> // last until $request =~ /\r\n\r\n$/;
+		read $client, my $body, $1 if $request =~ /^content-length: (\d+)/im;
+		my ($path) = $request =~ m{^\S+ (\S+)};
+		print $client "HTTP/1.1 307 Temporary Redirect\r\nLocation: https://127.0.0.1:$bao->{port}$path\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+		close $client;
+	}
+	POSIX::_exit(0);
+}
+configure('vault_addr', 'http://127.0.0.1:' . $redirector->sockport);
+is($bao->calls_during(sub { $node->safe_psql('postgres', 'BEGIN; SELECT vault_tde.rotate_key(); ROLLBACK') }), 'datakey 1, decrypt 1', 'a redirect is followed, with body and token');
+kill 'KILL', $child;
+waitpid $child, 0;
+configure('vault_addr', $bao->address);
 
 # a statement that waits for the key server can be ended
 $bao->stop;

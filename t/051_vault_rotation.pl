@@ -74,8 +74,7 @@ for my $round (1 .. 6)
 }
 for my $load (@load)
 {
-	$load->finish;
-	is($load->full_result, 0, 'readers and writers met with no error');
+	ok($load->finish, 'a reader or writer met with no error');
 }
 both($node, 'UPDATE t SET n = -1 WHERE id <= 10');    # the last
 is_same_content($node, 'after rotations under load');
@@ -112,15 +111,16 @@ is_same_content($node, 'under the newest version');
 
 # A session that knows a data key by an old wrapping only, and has not used it yet, does not need that.
 $node->append_conf('postgresql.conf', 'pg_vault_tde.key_cache_size = 1');    # so that it cannot have it from shared memory
-$node->safe_psql('encrypted', 'CREATE TABLE newest AS SELECT 1 AS id; CREATE TABLE newest_encrypted (id int) USING encrypted_heap; INSERT INTO newest_encrypted VALUES (1)');
+$node->safe_psql('encrypted', 'CREATE TABLE newest (id int) USING encrypted_heap; INSERT INTO newest VALUES (1)');
 $node->restart;
 my $old = $node->background_psql('encrypted');
-is($old->query_safe('SELECT count(*) FROM newest_encrypted'), 1, 'a session with one data key of many');
+is($old->query_safe('SELECT count(*) FROM newest'), 1, 'a session with one data key of many');
 $bao->api('POST', 'transit/keys/pg/rotate', {});
 $node->safe_psql('encrypted', 'SELECT vault_tde.rewrap_keys()');
 $bao->api('POST', 'transit/keys/pg/config', { min_decryption_version => 9 });
 like($old->query_safe('SELECT count(x) FROM t'), qr/^\d+$/, '... reads rows under the others by their new wrappings');
 $old->quit;
+$node->safe_psql('encrypted', 'DROP TABLE newest');
 $node->append_conf('postgresql.conf', 'pg_vault_tde.key_cache_size = 256');
 
 # --- kill -9 --------------------------------------------------------------------------------------------------------------
@@ -131,7 +131,6 @@ my $generations = 8;
 for my $round (0 .. 13)
 {
 	my $session = $node->background_psql('encrypted', on_error_stop => 0);
-	my $db = 'encrypted';
 	$session->{stdin} .= join "\n", map { ('SELECT vault_tde.rotate_key();', "INSERT INTO t VALUES (900000 + $round * 10 + $_, 'under a new key') ON CONFLICT DO NOTHING;", 'SELECT vault_tde.rewrap_keys();') } 1 .. 3;
 	$session->{stdin} .= "\n";
 	$session->{run}->pump_nb for 1 .. 3;

@@ -53,6 +53,7 @@ $session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FRO
 $same->('other sessions do not see a rewrapping before its commit');
 is($node->safe_psql('encrypted', 'INSERT INTO t VALUES (2000); DELETE FROM t WHERE id = 2000; SELECT count(x) FROM t'), 201, '... read and write meanwhile');
 is($session->query_safe('SELECT count(DISTINCT key_id), count(*) FROM vault_tde.data_keys'), '2|2', 'its own session does, once each');
+$node->safe_psql('heap', 'INSERT INTO t VALUES (2000); DELETE FROM t WHERE id = 2000');
 $session->query_safe('ROLLBACK');
 $same->('rolled back');
 $session->query_safe('BEGIN; SAVEPOINT a; SELECT vault_tde.rewrap_keys(); SELECT vault_tde.rotate_key(); ROLLBACK TO a; COMMIT');
@@ -63,7 +64,6 @@ is($node->safe_psql('encrypted', 'SELECT generation, key_id, created_at FROM vau
 isnt($node->safe_psql('encrypted', 'SELECT wrapped FROM vault_tde.data_keys ORDER BY generation'), $wrapped, '... and differ');
 is(outdated(), 'none', 'status() has nothing to tell any more');
 write_key($key_file, $new_key);
-$node->safe_psql('heap', 'SELECT vault_tde.rewrap_keys()') if 0;
 $node->restart;
 is($node->safe_psql('encrypted', 'SELECT count(x) FROM t'), 201, 'the old key is not needed any more');
 $session->quit;
@@ -81,7 +81,6 @@ for my $plugin (qw(pg_vault_tde test_decoding))
 	$node->safe_psql('encrypted', "SELECT pg_create_logical_replication_slot('of_keys', '$plugin'); SELECT vault_tde.rewrap_keys(); SELECT vault_tde.rotate_key()");
 	my $seen = $node->safe_psql('encrypted', "SELECT data FROM pg_logical_slot_get_changes('of_keys', NULL, NULL, $options)");
 	is($seen, '', 'decoded by us there is nothing of a rewrapping') if $plugin eq 'pg_vault_tde';
-	unlike($seen, qr/vault|\\x/, 'decoded by another plugin there is no key') if 0;
 	is(join(' ', sort map { /^(?:BEGIN|COMMIT)$/ ? () : $_ } split /\n/, $seen), join(' ', ('table vault_tde.data_keys: DELETE: (no-tuple-data)') x 3),
 		'decoded by another plugin it is only seen to have been') if $plugin eq 'test_decoding';
 	$node->safe_psql('encrypted', "SELECT pg_drop_replication_slot('of_keys')");
@@ -90,7 +89,7 @@ $node->safe_psql('heap', 'SELECT vault_tde.rotate_key(); SELECT vault_tde.rotate
 
 # --- lost, but still in memory --------------------------------------------------------------------------------------------
 
-$node->safe_psql('encrypted', q{UPDATE t SET x = x WHERE id IN (1, 150); SELECT count(x) FROM t});
+both($node, q{UPDATE t SET x = x WHERE id IN (1, 150); SELECT count(x) FROM t});
 $node->safe_psql('encrypted', q{SELECT count(*) FROM vault_tde.status()});    # which has all data keys unwrapped
 $new_key = write_key($key_file);    # and the key that wraps them is gone for good
 is($node->safe_psql('encrypted', 'SELECT vault_tde.rewrap_keys()'), 4, 'a lost key file: a server that has the data keys can wrap them by a new one');
@@ -162,10 +161,10 @@ SKIP:
 	# another Transit key, at another mount
 	$bao->api('POST', 'sys/mounts/other', { type => 'transit' });
 	$bao->api('POST', 'other/keys/second', {});
-	$bao->api('PUT', 'sys/policies/acl/pg', { policy => join "\n", map { qq(path "$_" { capabilities = ["update", "create", "read"] }) } 'transit/*', 'other/*' });
+	$bao->api('PUT', 'sys/policies/acl/pg', { policy => join "\n", map { qq(path "$_" { capabilities = ["update", "create", "read"] }) } 'transit/*', 'other/*', 'elsewhere/*' });
 	$node->append_conf('postgresql.conf', "pg_vault_tde.vault_transit_mount = 'other'\npg_vault_tde.vault_key_name = 'secnod'");
 	$node->restart;
-	fails_like('a key that does not exist is not made by mistake', 'encrypted', 'SELECT vault_tde.rewrap_keys()', qr/58000: could not wrap the data key of generation 1 .* by key "other\/keys\/secnod"/, qr/DETAIL:  It answered with status 404/);
+	fails_like('a key that does not exist is not made by mistake', 'encrypted', 'SELECT vault_tde.rewrap_keys()', qr/58000: could not wrap the data key of generation \d .* by key "other\/keys\/secnod"/, qr/DETAIL:  It answered with status 404/, qr/HINT:  Check that key "other\/keys\/secnod" exists/);
 	is($bao->call('GET', 'other/keys/secnod')->{status}, 404, '... really not');
 	$node->append_conf('postgresql.conf', "pg_vault_tde.vault_key_name = 'second'");
 	$node->reload;
@@ -174,10 +173,10 @@ SKIP:
 	$bao->api('POST', 'transit/keys/pg/config', { deletion_allowed => JSON::PP::true() });
 	$bao->api('DELETE', 'transit/keys/pg');
 	# and the whole engine to a third mount
-	$bao->api('POST', 'sys/remount', { from => 'other', to => 'transit/moved' });
-	$node->append_conf('postgresql.conf', "pg_vault_tde.vault_transit_mount = 'transit/moved'");
+	$bao->api('POST', 'sys/remount', { from => 'other', to => 'elsewhere/transit' });
+	$node->append_conf('postgresql.conf', "pg_vault_tde.vault_transit_mount = 'elsewhere/transit'");
 	$node->restart;
-	wait_until('the mount to have moved', sub { $bao->call('GET', 'transit/moved/keys/second')->{success} });
+	wait_until('the mount to have moved', sub { $bao->call('GET', 'elsewhere/transit/keys/second')->{success} });
 	is_same_content($node, 'after the engine has moved to another mount');
 
 	rename "$key_file.away", $key_file;

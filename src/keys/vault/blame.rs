@@ -1,6 +1,6 @@
 //! A failure of the key server as an ERROR: what could not be done, why, and what helps.
 
-use super::config::TransitKey;
+use super::blob::TransitKey;
 use super::http::{Answer, Failure};
 use crate::keys::provider::Problem;
 use crate::pg::error::{SqlState, OBJECT_NOT_IN_PREREQUISITE_STATE, QUERY_CANCELED, SYSTEM_ERROR};
@@ -79,6 +79,7 @@ impl Deed<'_> {
                 "Check that the token has not expired, and that its policy allows \"update\" on \"{}\".",
                 key.path(operation)
             ),
+            404 if errors.is_empty() => format!("Check that key \"{}\" exists.", key.path("keys")),
             404 => format!(
                 "Check that a Transit engine is mounted at \"{}\"{}.",
                 key.mount,

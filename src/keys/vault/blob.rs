@@ -6,7 +6,34 @@
 //!
 //! The key is named, since the configured one may be another by the time the data key is unwrapped.
 
-use super::config::TransitKey;
+/// A key of a Transit engine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransitKey {
+    pub namespace: String,
+    pub mount: String,
+    pub name: String,
+}
+
+impl TransitKey {
+    /// None unless these are names: what is made of them is a path, on which our token is used.
+    pub fn new(namespace: &str, mount: &str, name: &str) -> Option<TransitKey> {
+        let is_name = |text: &str| {
+            !matches!(text, "" | "." | "..")
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        };
+        let is_path = |text: &str| text.split('/').all(is_name);
+        ((namespace.is_empty() || is_path(namespace)) && is_path(mount) && is_name(name)).then(|| TransitKey {
+            namespace: namespace.to_owned(),
+            mount: mount.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// The path of an operation with the key, as policies name it.
+    pub fn path(&self, operation: &str) -> String {
+        format!("{}/{operation}/{}", self.mount, self.name)
+    }
+}
 
 const FORMAT: &str = "1";
 
@@ -25,8 +52,7 @@ impl Blob<'_> {
         if format != FORMAT || next().is_some() || version(ciphertext).is_none() {
             return None;
         }
-        let key = TransitKey { namespace: namespace.to_owned(), mount: mount.to_owned(), name: name.to_owned() };
-        Some(Blob { key, ciphertext })
+        Some(Blob { key: TransitKey::new(namespace, mount, name)?, ciphertext })
     }
 }
 

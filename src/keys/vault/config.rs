@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::blob::TransitKey;
 use crate::keys::provider::Problem;
 use crate::keys::settings;
 use crate::pg::error::CONFIG_FILE_ERROR;
@@ -30,42 +31,27 @@ pub enum Auth {
     },
 }
 
-/// A key of a Transit engine.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TransitKey {
-    pub namespace: String,
-    pub mount: String,
-    pub name: String,
-}
-
-impl TransitKey {
-    /// The path of an operation with the key, as policies name it.
-    pub fn path(&self, operation: &str) -> String {
-        format!("{}/{operation}/{}", self.mount, self.name)
+/// The key that wraps what is wrapped from now on.
+pub fn configured_key() -> Result<TransitKey, Problem> {
+    let name = printable(&settings::VAULT_KEY_NAME, "vault_key_name")?;
+    let mount = printable(&settings::VAULT_TRANSIT_MOUNT, "vault_transit_mount")?;
+    let mount = mount.trim_matches('/');
+    let namespace = namespace()?;
+    if name.is_empty() {
+        return Err(Problem::new(CONFIG_FILE_ERROR, "\"pg_vault_tde.vault_key_name\" is not set")
+            .hint("Set it to the name of a key of the Transit engine."));
     }
-
-    /// The key that wraps what is wrapped from now on.
-    pub fn configured() -> Result<TransitKey, Problem> {
-        let name = printable(&settings::VAULT_KEY_NAME, "vault_key_name")?;
-        let mount = printable(&settings::VAULT_TRANSIT_MOUNT, "vault_transit_mount")?;
-        let mount = mount.trim_matches('/').to_owned();
-        if name.is_empty() {
-            return Err(Problem::new(CONFIG_FILE_ERROR, "\"pg_vault_tde.vault_key_name\" is not set")
-                .hint("Set it to the name of a key of the Transit engine."));
-        }
-        let is_plain = |text: &str, more: &str| {
-            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || more.as_bytes().contains(&b))
+    TransitKey::new(&namespace, mount, &name).ok_or_else(|| {
+        let setting = if TransitKey::new("", mount, "x").is_none() {
+            "vault_transit_mount"
+        } else if TransitKey::new("", "x", &name).is_none() {
+            "vault_key_name"
+        } else {
+            "vault_namespace"
         };
-        for (setting, ok) in
-            [("vault_key_name", is_plain(&name, "-_.")), ("vault_transit_mount", is_plain(&mount, "-_./"))]
-        {
-            if !ok {
-                return Err(Problem::new(CONFIG_FILE_ERROR, format!("\"pg_vault_tde.{setting}\" is not a name"))
-                    .hint("Set it to a name of letters, digits, hyphens, underscores and dots."));
-            }
-        }
-        Ok(TransitKey { namespace: namespace()?, mount, name })
-    }
+        Problem::new(CONFIG_FILE_ERROR, format!("\"pg_vault_tde.{setting}\" is not a name"))
+            .hint("Set it to a name of letters, digits, hyphens, underscores and dots.")
+    })
 }
 
 impl Config {

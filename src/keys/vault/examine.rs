@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::blame::Deed;
-use super::config::{Auth, TransitKey};
+use super::blob::TransitKey;
+use super::config::{configured_key, Auth};
 use super::http::Failure;
 use super::session::Session;
 use crate::keys::provider::{Finding, Problem};
@@ -28,7 +29,7 @@ pub fn examine() -> (Vec<Finding>, Option<i32>) {
 }
 
 fn begin() -> Result<(Session, TransitKey), Problem> {
-    Ok((Session::begin_once()?, TransitKey::configured()?))
+    Ok((Session::begin_once()?, configured_key()?))
 }
 
 fn ask(session: &Session, key: &TransitKey, findings: &mut Vec<Finding>) -> Option<i32> {

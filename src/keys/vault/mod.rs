@@ -25,8 +25,8 @@ use base64::Engine;
 use zeroize::Zeroizing;
 
 use self::blame::Deed;
-use self::blob::Blob;
-use self::config::TransitKey;
+use self::blob::{Blob, TransitKey};
+use self::config::configured_key;
 use self::http::{Answer, Failure};
 use self::session::Session;
 use super::provider::{KeyName, NewKey, Problem, Wrapping};
@@ -39,7 +39,7 @@ pub use signals::prepare_wait_event;
 /// Has the Transit key make a data key. It is unwrapped once, at once: a data key that cannot be had back must not
 /// encrypt a single row.
 pub fn generate(key: KeyName<'_>) -> Result<NewKey, Problem> {
-    let transit = TransitKey::configured()?;
+    let transit = configured_key()?;
     let session = Session::begin()?;
     let deed = |operation| Deed {
         message: format!("could not make the data key of generation {}", key.generation),
@@ -59,7 +59,7 @@ pub fn generate(key: KeyName<'_>) -> Result<NewKey, Problem> {
 
 /// Wraps a data key that exists, and unwraps it for certainty.
 pub fn wrap(key: KeyName<'_>, dek: &Key) -> Result<Wrapping, Problem> {
-    let transit = TransitKey::configured()?;
+    let transit = configured_key()?;
     let session = Session::begin()?;
     let deed = |operation| Deed {
         message: format!("could not wrap the data key of {key}"),
@@ -94,7 +94,7 @@ pub fn unwrap(key: KeyName<'_>, wrapped: &[u8]) -> Result<Zeroizing<Key>, Proble
 /// Has the Transit key wrap a data key anew under its newest version, without our seeing it. None if it is another
 /// Transit key that has wrapped it.
 pub fn rewrap(key: KeyName<'_>, wrapped: &[u8]) -> Result<Option<Wrapping>, Problem> {
-    let transit = TransitKey::configured()?;
+    let transit = configured_key()?;
     let blob = parse(key, wrapped)?;
     if blob.key != transit {
         return Ok(None);
@@ -118,7 +118,7 @@ pub fn rewrap(key: KeyName<'_>, wrapped: &[u8]) -> Result<Option<Wrapping>, Prob
 
 /// Whether the configured Transit key, in some version, has wrapped this.
 pub fn is_of_configured_key(wrapped: &[u8]) -> bool {
-    matches!((Blob::parse(wrapped), TransitKey::configured()), (Some(blob), Ok(key)) if blob.key == key)
+    matches!((Blob::parse(wrapped), configured_key()), (Some(blob), Ok(key)) if blob.key == key)
 }
 
 /// Unwraps by the Transit key that has wrapped. If that is not where it was, the configured one is tried: the engine may have
@@ -137,7 +137,7 @@ fn unwrap_in(session: &Session, key: KeyName<'_>, wrapped: &[u8]) -> Result<Zero
     };
     if matches!(&failure, Failure::Refused(answer) if matches!(answer.status, 400 | 403 | 404)) {
         if let Some(dek) =
-            TransitKey::configured().ok().filter(|other| *other != blob.key).and_then(|other| decrypt(&other).ok())
+            configured_key().ok().filter(|other| *other != blob.key).and_then(|other| decrypt(&other).ok())
         {
             return Ok(dek);
         }
