@@ -113,7 +113,7 @@ $node->command_ok([ 'pg_basebackup', '--no-sync', '-c', 'fast', '-D', "$backup/i
 	"--incremental=$backup/full/backup_manifest" ], 'an incremental backup while both are in progress');
 $writing->query_safe('COMMIT');
 $writing->quit;
-$node->safe_psql('heap', "INSERT INTO t VALUES (3000, 'in progress'), (3001, 'beside it')");
+$node->safe_psql('heap', "INSERT INTO t VALUES (3001, 'beside it'); INSERT INTO t VALUES (3000, 'in progress')");
 $node->wait_for_replay_catchup($standby);
 is($there->query_safe(q{SELECT string_agg(x, ', ') FROM t WHERE id >= 3000}), 'in progress, beside it', 'a session of the standby sees what comes under the new key');
 is($there->query_safe('SELECT count(*) FROM vault_tde.keys'), 5, '... without being told');
