@@ -34,9 +34,14 @@ mod vault;
 use crate::crypto::IvPool;
 use crate::pg::BackendCell;
 
-pub use generations::{copy_rows, ensure_first_generation, rotate};
+pub use generations::{
+    copy_rows, current_generation, delete, ensure_first_generation, key_id_of, lock_table, only_generation, prepare,
+    refresh, rotate,
+};
 pub use rewrap::rewrap;
-pub use rows::{open_chunk, open_row, seal_chunk, seal_row, OpenError};
+pub use rows::{
+    open_chunk, open_chunk_of_generation, open_row, open_row_of_generation, seal_chunk, seal_row, OpenError, Opened,
+};
 pub use survey::{survey, Survey};
 pub use table::is_key_table;
 
@@ -53,6 +58,5 @@ static BACKEND: BackendCell<Backend> =
 
 /// What `_PG_init` does for the keys.
 pub fn register() {
-    shared::register();
     load::register();
 }

@@ -32,9 +32,9 @@ pub fn rewrap() -> i32 {
             }
             check_for_interrupts();
         }
-        for (i, row) in stored.iter().enumerate() {
+        for i in 0..count {
             if let Some(new) = &*new.add(i) {
-                table::replace(rel, row.tid, new);
+                table::replace(rel, new);
             }
         }
         sys::table_close(rel, sys::NoLock as i32);

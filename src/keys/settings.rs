@@ -30,6 +30,11 @@ pub static VAULT_TIMEOUT: BackendCell<c_int> = BackendCell::new(VAULT_TIMEOUT_DE
 /// `pg_vault_tde.key_cache_size`
 pub static KEY_CACHE_SIZE: BackendCell<c_int> = BackendCell::new(KEY_CACHE_SIZE_DEFAULT);
 
+/// `pg_vault_tde.rows_per_key_warning`
+pub static ROWS_PER_KEY_WARNING: BackendCell<c_int> = BackendCell::new(ROWS_PER_KEY_WARNING_DEFAULT);
+
+/// Half of what one key should encrypt at most.
+pub const ROWS_PER_KEY_WARNING_DEFAULT: c_int = c_int::MAX;
 pub const VAULT_TIMEOUT_DEFAULT: c_int = 5_000;
 pub const VAULT_TIMEOUT_MIN: c_int = 100;
 pub const VAULT_TIMEOUT_MAX: c_int = 600_000;
@@ -58,4 +63,8 @@ pub fn vault_timeout() -> Duration {
 
 pub fn key_cache_size() -> usize {
     usize::try_from(KEY_CACHE_SIZE.get()).unwrap_or(0)
+}
+
+pub fn rows_per_key_warning() -> u64 {
+    u64::try_from(ROWS_PER_KEY_WARNING.get()).unwrap_or(0)
 }

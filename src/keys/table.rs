@@ -39,8 +39,6 @@ pub struct StoredKey {
     pub kek_version: Option<i32>,
     /// As the table holds it.
     pub created_at: Datum,
-    /// Where the row is.
-    pub tid: sys::ItemPointerData,
 }
 
 impl StoredKey {
@@ -242,7 +240,6 @@ unsafe fn push(list: StoredKeys, tuple: sys::HeapTuple, desc: sys::TupleDesc) ->
             wrapped_len,
             kek_version,
             created_at,
-            tid: (*tuple).t_self,
         });
         StoredKeys(row)
     }
@@ -291,28 +288,44 @@ pub unsafe fn insert(rel: sys::Relation, row: &NewRow) {
     }
 }
 
-/// Puts `row` into the place of the row at `tid`, which [`read`] has found.
+/// Puts `row` into the place of the row of the same key id.
 ///
 /// It is a deletion and an insertion, for the sake of decoders: an insertion can be hidden from them, a deletion is only
 /// seen to have happened, as of a table without replica identity, and an update without its new row is what no output
 /// plugin is made for.
 ///
 /// # Safety
-/// `rel` must come from [`open`] with ShareRowExclusiveLock, and `tid` from a read since.
-pub unsafe fn replace(rel: sys::Relation, tid: sys::ItemPointerData, row: &NewRow) {
-    // SAFETY: the shadow lives until heap_delete has returned.
+/// As for [`delete`].
+pub unsafe fn replace(rel: sys::Relation, row: &NewRow) {
+    // SAFETY: the caller's promise.
     unsafe {
-        let mut shadow = Shadow::new();
-        let hidden = shadow.on_stack_hidden(rel);
-        let mut tid = tid;
-        let mut failure: sys::TM_FailureData = core::mem::zeroed();
-        let cid = sys::GetCurrentCommandId(true);
-        let result = sys::heap_delete(hidden, &mut tid, cid, ptr::null_mut(), true, &mut failure, false);
-        if result != sys::TM_Ok {
-            // nobody else changes rows under our lock
-            pg_error!(INTERNAL_ERROR, "could not replace a row of vault_tde.data_keys";
-                detail: ("It was changed at the same time (heap_delete answered {result})."));
+        if !delete(rel, &row.key_id) {
+            pg_error!(INTERNAL_ERROR, "a row of vault_tde.data_keys has gone while its table was locked");
         }
         insert(rel, row);
+    }
+}
+
+/// Deletes a key; other sessions drop their rings when the transaction commits. Returns whether it was there.
+///
+/// # Safety
+/// `rel` must come from [`open`] with ShareRowExclusiveLock.
+pub unsafe fn delete(rel: sys::Relation, key_id: &KeyId) -> bool {
+    // SAFETY: the caller's promise. Nobody else changes the table, so a row that is seen can be deleted.
+    unsafe {
+        let mut tid = None;
+        for_each(rel, Which::Visible, |tuple| {
+            let mut is_null = false;
+            let id = sys::heap_getattr(tuple, 2, (*rel).rd_att, &mut is_null);
+            if !is_null && *(id as *const KeyId) == *key_id {
+                tid = Some((*tuple).t_self);
+            }
+        });
+        let Some(mut tid) = tid else { return false };
+        let mut space = Shadow::new();
+        sys::simple_heap_delete(space.never_decoded(rel), &mut tid);
+        sys::CacheInvalidateRelcache(rel);
+        sys::CommandCounterIncrement();
+        true
     }
 }

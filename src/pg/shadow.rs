@@ -72,12 +72,12 @@ impl Shadow {
         }
     }
 
-    /// The same for a relation of plaintext rows whose changes are hidden from logical decoding as far as can be: no row is
-    /// logged for decoders, as of a foreign table, which is this relkind's only use in heapam beside TOAST.
+    /// A shadow of an ordinary heap by which heap_delete writes WAL without a row for logical decoding
+    /// (`RelationIsLogicallyLogged` holds for no foreign table). That there was a deletion can still be decoded.
     ///
     /// # Safety
     /// As for [`Shadow::on_stack`].
-    pub unsafe fn on_stack_hidden(&mut self, rel: sys::Relation) -> sys::Relation {
+    pub unsafe fn never_decoded(&mut self, rel: sys::Relation) -> sys::Relation {
         // SAFETY: the caller's promise.
         unsafe {
             let shadow = self.copy(rel);
