@@ -55,6 +55,12 @@ CREATE FUNCTION vault_tde.rotate_key() RETURNS int
 COMMENT ON FUNCTION vault_tde.rotate_key() IS 'makes a new data key, which encrypts from the commit on; returns its generation';
 REVOKE ALL ON FUNCTION vault_tde.rotate_key() FROM PUBLIC;
 
+CREATE FUNCTION vault_tde.rewrap_keys() RETURNS int
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'vault_tde_rewrap_keys';
+COMMENT ON FUNCTION vault_tde.rewrap_keys() IS
+    'wraps all data keys anew, by the key provider that is configured now; returns their number';
+REVOKE ALL ON FUNCTION vault_tde.rewrap_keys() FROM PUBLIC;
+
 CREATE PROCEDURE vault_tde.reencrypt(relation regclass, batch_size int DEFAULT 1000)
     LANGUAGE C AS 'MODULE_PATHNAME', 'vault_tde_reencrypt';
 COMMENT ON PROCEDURE vault_tde.reencrypt(regclass, int) IS

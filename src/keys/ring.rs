@@ -16,6 +16,8 @@ pub struct DataKey {
     /// Name of the provider that wrapped it.
     pub provider: String,
     pub wrapped: Vec<u8>,
+    /// The version of the key-encryption key that wrapped it, where the provider counts them.
+    pub kek_version: Option<i32>,
     /// The key itself, once it was unwrapped.
     pub dek: Option<Box<Zeroizing<Key>>>,
     /// False for a key of a transaction that has not committed, as far as this one can see: it decrypts, but is never

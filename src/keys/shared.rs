@@ -1,7 +1,8 @@
 //! The map in shared memory from key id to data key, so that one backend's call of a provider serves all.
 //!
-//! An entry never changes: a key id is random and names one data key for ever. Nothing in here says which key is
-//! current; that is the key table's business. When the map is full, each backend asks the provider for itself.
+//! A key id is random and names one data key for ever, so an entry is never wrong. Nothing in here says which key is
+//! current; that is the key table's business. When the map is full, the oldest entry makes room: at worst a provider is
+//! asked more often.
 
 use core::mem::size_of;
 
@@ -18,11 +19,13 @@ struct Entry {
     dek: Key,
 }
 
-/// Followed by `capacity` entries, of which `used` are filled. All but `capacity` is protected by the lock.
+/// Followed by `capacity` entries, of which `used` are filled; `next` is the one to be filled next. All but `capacity` is
+/// protected by the lock.
 #[repr(C)]
 struct Map {
     capacity: usize,
     used: usize,
+    next: usize,
     entries: [Entry; 0],
 }
 
@@ -35,7 +38,7 @@ fn map_size() -> usize {
 
 unsafe fn init(place: *mut u8) {
     // SAFETY: new memory of `map_size` bytes.
-    unsafe { place.cast::<Map>().write(Map { capacity: settings::key_cache_size(), used: 0, entries: [] }) }
+    unsafe { place.cast::<Map>().write(Map { capacity: settings::key_cache_size(), used: 0, next: 0, entries: [] }) }
 }
 
 /// Copies the data key `key_id` to `out` if the map has it.
@@ -48,15 +51,16 @@ pub fn lookup(key_id: &KeyId, out: &mut Key) -> bool {
     .unwrap_or(false)
 }
 
-/// Adds a data key, unless it is there or the map is full.
+/// Adds a data key, unless it is there.
 pub fn publish(key_id: &KeyId, dek: &Key) {
     with_lock(sys::LW_EXCLUSIVE, |map| {
-        // SAFETY: the lock is held exclusively, and there is room for the entry that is written.
+        // SAFETY: the lock is held exclusively; `next` is below the capacity, which is at least 1.
         unsafe {
-            if (*map).used < (*map).capacity && entries(map).iter().all(|entry| entry.key_id != *key_id) {
-                let place = (&raw mut (*map).entries).cast::<Entry>().add((*map).used);
+            if entries(map).iter().all(|entry| entry.key_id != *key_id) {
+                let place = (&raw mut (*map).entries).cast::<Entry>().add((*map).next);
                 place.write(Entry { key_id: *key_id, dek: *dek });
-                (*map).used += 1;
+                (*map).next = ((*map).next + 1) % (*map).capacity;
+                (*map).used = ((*map).used + 1).min((*map).capacity);
             }
         }
     });

@@ -72,8 +72,8 @@ impl Shadow {
         }
     }
 
-    /// A shadow of an ordinary heap by which heap_update and heap_delete write WAL that logical decoding passes over
-    /// (`RelationIsLogicallyLogged` holds for no foreign table).
+    /// A shadow of an ordinary heap by which heap_delete writes WAL without a row for logical decoding
+    /// (`RelationIsLogicallyLogged` holds for no foreign table). That there was a deletion can still be decoded.
     ///
     /// # Safety
     /// As for [`Shadow::on_stack`].
