@@ -25,7 +25,8 @@ SELECT lines('include-lsn', '1');
 SELECT lines('filter-tables', 'public.a');
 SELECT lines('add-tables', 'public.a');
 SELECT lines('add-tables', 'public.*', 'filter-tables', 'public.a, *.b');
-SELECT lines('add-tables', '', 'filter-tables', '  ');
+SELECT lines('filter-tables', '  ');
+SELECT lines('add-tables', '');
 -- the LSN of a line is that of the change
 SELECT count(*) AS changes, count(*) FILTER (WHERE data LIKE format('%%(lsn %s)', lsn)) AS same
 FROM pg_logical_slot_peek_changes('regress_vault', NULL, NULL, 'include-lsn', '1', 'skip-empty-xacts', '1') WHERE data LIKE 'table %';

@@ -127,7 +127,7 @@ impl Options {
                 only_local: switches[ONLY_LOCAL],
                 tables: Tables {
                     add: patterns_of("add-tables", texts[ADD_TABLES]),
-                    filter: patterns_of("filter-tables", texts[FILTER_TABLES]),
+                    filter: patterns_of("filter-tables", texts[FILTER_TABLES]).unwrap_or(Patterns::NONE),
                 },
             };
             if given[INCLUDE_TYPES] && options.format != Format::Json {
@@ -204,13 +204,13 @@ unsafe fn format_of(value: *const c_char) -> Format {
     }
 }
 
-unsafe fn patterns_of(option: &str, value: *const c_char) -> Patterns {
+unsafe fn patterns_of(option: &str, value: *const c_char) -> Option<Patterns> {
     if value.is_null() {
-        return Patterns::NONE;
+        return None;
     }
     // SAFETY: the value is NUL-terminated, and lives as long as the session.
     match unsafe { Patterns::read(CStr::from_ptr(value)) } {
-        Ok(patterns) => patterns,
+        Ok(patterns) => Some(patterns),
         Err(problem) => {
             // SAFETY: a NUL-terminated copy of part of the value.
             let pattern = unsafe { str_of(sys::pnstrdup(problem.pattern.as_ptr().cast(), problem.pattern.len())) };

@@ -23,8 +23,8 @@ pub struct Problem<'a> {
 /// Both lists of a session.
 #[derive(Clone, Copy)]
 pub struct Tables {
-    /// if it is not empty, only these
-    pub add: Patterns,
+    /// if it is given, only these
+    pub add: Option<Patterns>,
     /// never these
     pub filter: Patterns,
 }
@@ -37,7 +37,7 @@ pub struct Patterns {
 }
 
 impl Tables {
-    pub const ALL: Self = Self { add: Patterns::NONE, filter: Patterns::NONE };
+    pub const ALL: Self = Self { add: None, filter: Patterns::NONE };
 
     /// Whether changes of the table are to be sent.
     ///
@@ -45,17 +45,17 @@ impl Tables {
     /// `relation` must be open, in a transaction.
     #[inline]
     pub unsafe fn ask_for(&self, relation: Relation) -> bool {
-        if self.add.count == 0 && self.filter.count == 0 {
+        if self.add.is_none() && self.filter.count == 0 {
             return true;
         }
         // SAFETY: the caller's promise.
         let (schema, table) = unsafe { rel::shown_name(relation) };
         if schema.is_null() || table.is_null() {
-            return self.add.count == 0;
+            return self.add.is_none();
         }
         // SAFETY: NUL-terminated strings that are there for now.
         let name = unsafe { [CStr::from_ptr(schema).to_bytes(), CStr::from_ptr(table).to_bytes()] };
-        !self.filter.hold(name) && (self.add.count == 0 || self.add.hold(name))
+        !self.filter.hold(name) && self.add.is_none_or(|add| add.hold(name))
     }
 }
 
