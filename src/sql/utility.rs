@@ -54,7 +54,8 @@ unsafe fn order_access_methods(statement: *const sys::CreateAmStmt) {
         let heap = sys::get_table_am_oid(c"encrypted_heap".as_ptr(), true);
         let toast = sys::get_table_am_oid(c"encrypted_toast".as_ptr(), true);
         if heap != INVALID_OID && toast != INVALID_OID {
-            let address = |oid| sys::ObjectAddress { classId: sys::AccessMethodRelationId, objectId: oid, objectSubId: 0 };
+            let address =
+                |oid| sys::ObjectAddress { classId: sys::AccessMethodRelationId, objectId: oid, objectSubId: 0 };
             sys::recordDependencyOn(&address(heap), &address(toast), sys::DEPENDENCY_NORMAL);
         }
     }

@@ -1,6 +1,6 @@
 //! Changes of rows, and TRUNCATE: which tables are asked for, and where plaintext is called for.
 
-use core::mem::size_of;
+use core::mem::size_of_val;
 
 use super::stream;
 use super::transaction::begin_if_due;
@@ -77,7 +77,7 @@ unsafe fn asked_for(session: Session, relations: &[Relation]) -> &[Relation] {
     let tables = session.options().tables;
     // SAFETY: the block is as long as all of them; relations of a TRUNCATE are open.
     unsafe {
-        let chosen: *mut Relation = sys::palloc(relations.len() * size_of::<Relation>()).cast();
+        let chosen: *mut Relation = sys::palloc(size_of_val(relations)).cast();
         let mut count = 0;
         for &relation in relations {
             if tables.ask_for(relation) {
