@@ -11,6 +11,11 @@ pub static KEY_FILE: BackendCell<*mut c_char> = BackendCell::new(core::ptr::null
 /// `pg_vault_tde.key_cache_size`
 pub static KEY_CACHE_SIZE: BackendCell<c_int> = BackendCell::new(KEY_CACHE_SIZE_DEFAULT);
 
+/// `pg_vault_tde.rows_per_key_warning`
+pub static ROWS_PER_KEY_WARNING: BackendCell<c_int> = BackendCell::new(ROWS_PER_KEY_WARNING_DEFAULT);
+
+/// Half of what one key should encrypt at most.
+pub const ROWS_PER_KEY_WARNING_DEFAULT: c_int = c_int::MAX;
 pub const KEY_CACHE_SIZE_DEFAULT: c_int = 256;
 pub const KEY_CACHE_SIZE_MAX: c_int = 65536;
 
@@ -26,4 +31,8 @@ pub fn key_file() -> Vec<u8> {
 
 pub fn key_cache_size() -> usize {
     usize::try_from(KEY_CACHE_SIZE.get()).unwrap_or(0)
+}
+
+pub fn rows_per_key_warning() -> u64 {
+    u64::try_from(ROWS_PER_KEY_WARNING.get()).unwrap_or(0)
 }

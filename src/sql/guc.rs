@@ -60,6 +60,20 @@ pub fn define() {
             None,
             None,
         );
+        sys::DefineCustomIntVariable(
+            c"pg_vault_tde.rows_per_key_warning".as_ptr(),
+            c"Number of encrypted rows of a relation from which on VACUUM warns that it needs a new key.".as_ptr(),
+            c"One key should not encrypt more than 4294967296 rows of a relation.".as_ptr(),
+            settings::ROWS_PER_KEY_WARNING.as_ptr(),
+            settings::ROWS_PER_KEY_WARNING_DEFAULT,
+            1,
+            c_int::MAX,
+            sys::PGC_SUSET,
+            0,
+            None,
+            None,
+            None,
+        );
         sys::DefineCustomStringVariable(
             c"pg_vault_tde.inner_plugins".as_ptr(),
             c"Output plugins that may format the changes that pg_vault_tde has decrypted.".as_ptr(),

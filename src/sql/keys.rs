@@ -3,10 +3,12 @@
 use crate::keys;
 use crate::pg::{sys, Datum};
 use crate::pg_function;
+use crate::sql::maintenance::refuse_restricted_operation;
 
 pg_function! {
     /// `vault_tde.rotate_key() returns int`
     fn vault_tde_rotate_key[pg_finfo_vault_tde_rotate_key](_call) {
+        refuse_restricted_operation("vault_tde.rotate_key()");
         keys::rotate() as Datum
     }
 
