@@ -80,6 +80,12 @@ my $sql = $node->safe_psql('encrypted', q{SET timezone = 'Europe/Rome'; SELECT d
 like($sql, qr/"new":\{"at":"2026-01-01 00:00:00\+00","b":"\\\\x01","f":"NaN"\}/, 'json: times in UTC, bytea in hex');
 my ($done, $out, $err) = receive('encrypted', @options[0 .. 2], 'add-tables=s1.a,s1.kinds');
 is_same($out, "$sql\n", 'walsender: json as by the SQL functions, whatever the settings');
+if ($node->safe_psql('postgres', 'SHOW server_version_num') >= 180000)
+{
+	$node->safe_psql('encrypted', q{CREATE TABLE s1.generated (id int, twice int GENERATED ALWAYS AS (id * 2) STORED, thrice int GENERATED ALWAYS AS (id * 3) VIRTUAL); INSERT INTO s1.generated VALUES (1)});
+	like($node->safe_psql('encrypted', q{SELECT data FROM pg_logical_slot_peek_changes('encrypted', NULL, NULL, 'format', 'json', 'add-tables', 's1.generated')}),
+		qr/"types":\{"id":"integer","twice":"integer"\},"new":\{"id":1,"twice":2\}/, 'json: generated columns as far as they are stored');
+}
 $node->safe_psql('postgres', 'ALTER DATABASE encrypted RESET ALL; ALTER DATABASE encrypted SET default_table_access_method = encrypted_heap');
 
 # --- values of tables that nobody asks for --------------------------------------------------------------------------------
