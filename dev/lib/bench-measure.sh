@@ -1,0 +1,128 @@
+# shellcheck shell=bash disable=SC2154
+# How dev/bench measures: twins in two databases, runs in turn, medians, the table and the JSON. Source cluster.sh first.
+#
+# Sets: results, one line a workload: `name|unit|heap|encrypted|ratio|heap cpu|encrypted cpu|cpu ratio|target|met`.
+
+sides=(heap encrypted)
+results=()
+declare -A memory=([heap]=0 [encrypted]=0) # the most private memory, in kB, that a backend has had
+
+progress() { if [ -t 2 ]; then printf '\r\033[K%s' "$1" >&2; fi; }
+
+# psql in database $1, with a script from standard input.
+sql() { as_user psql -X -q -A -t -v ON_ERROR_STOP=1 -d "$1"; }
+both() {
+	local side
+	for side in "${sides[@]}"; do sql "$side" <<<"$1" >/dev/null; done
+}
+
+make_twins() {
+	sql postgres <<-SQL
+		CREATE DATABASE heap;
+		CREATE DATABASE encrypted;
+		ALTER DATABASE encrypted SET default_table_access_method = encrypted_heap;
+	SQL
+	both 'CREATE EXTENSION pg_vault_tde'
+}
+
+# The middle one of the numbers on standard input.
+median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+compute() { awk "BEGIN { printf \"%.${2:-3}f\", $1 }"; }
+
+# What the cipher alone costs in ns: sets floor_encrypt and floor_decrypt for the rows of the tables here.
+floor() {
+	local payload=80
+	floor_encrypt=$(sql encrypted <<<"SELECT encrypt_ns FROM generate_series(1, 9), vault_tde.cipher_speed($payload)" | median)
+	floor_decrypt=$(sql encrypted <<<"SELECT decrypt_ns FROM generate_series(1, 9), vault_tde.cipher_speed($payload)" | median)
+	say "the cipher alone, for such a row: $(compute "$floor_encrypt" 0) ns to encrypt, $(compute "$floor_decrypt" 0) ns to decrypt"
+}
+
+# One run: `measured`'s three scripts in one session in database $1. Prints milliseconds waited, milliseconds computed, and kB of
+# private memory at the end.
+run_once() {
+	sql "$1" <<-SQL | tail -n 1
+		${2:-}
+		SELECT extract(epoch FROM clock_timestamp()) AS t0, split_part(pg_read_file('/proc/self/schedstat'), ' ', 1) AS c0 \gset
+		$3
+		SELECT (extract(epoch FROM clock_timestamp()) - :t0) * 1000 AS waited,
+			(split_part(pg_read_file('/proc/self/schedstat'), ' ', 1)::numeric - :c0) / 1e6 AS computed,
+			substring(pg_read_file('/proc/self/status') FROM 'RssAnon:\s*(\d+)') AS private \gset
+		${4:-}
+		SELECT :'waited', :'computed', :'private';
+	SQL
+}
+
+# measured NAME TARGET SQL [BEFORE [AFTER]]: runs SQL on both sides, `repeat` times in turn; BEFORE and AFTER are not timed.
+# TARGET is the most that the ratio of times may be, or `floor:N` for heap's time and N times the cipher's, for each row.
+measured() {
+	local name=$1 target=$2 i side waited computed private
+	: >"$work/heap.times" >"$work/encrypted.times" # one after the other in the same minute, so that noise hits both
+	for ((i = 0; i < repeat; i++)); do
+		for side in "${sides[@]}"; do
+			IFS='|' read -r waited computed private < <(run_once "$side" "${4:-}" "$3" "${5:-}") || die "$name failed"
+			say "$waited $computed" >>"$work/$side.times"
+			if [ "$private" -gt "${memory[$side]}" ]; then memory[$side]=$private; fi
+		done
+	done
+	record "$name" ms "$target"
+}
+
+# Records what the two files of times say: milliseconds waited and computed (empty if not known) in each line.
+record() {
+	local name=$1 unit=$2 target=$3 h e hc ec limit met=''
+	h=$(cut -d' ' -f1 "$work/heap.times" | median) e=$(cut -d' ' -f1 "$work/encrypted.times" | median)
+	hc=$(cut -d' ' -f2 "$work/heap.times" | median) ec=$(cut -d' ' -f2 "$work/encrypted.times" | median)
+	case $target in
+		floor:*)
+			limit=$(compute "($h + ${target#floor:} * $floor_decrypt * $rows / 1e6) / $h")
+			target="<= $(compute "$limit" 2)"
+			;;
+		'') limit= ;;
+		*) limit=$target target="<= $target" ;;
+	esac
+	if [ -n "$limit" ]; then met=$(compute "$e / $h <= $limit ? 1 : 0" 0); fi
+	results+=("$name|$unit|$h|$e|$(compute "$e / $h")|$hc|$ec|$(compute "$hc ? $ec / $hc : 0")|$target|$met")
+}
+
+# note NAME UNIT HEAP ENCRYPTED [TARGET [MET]]: something that is not a time.
+note() { results+=("$1|$2|$3|$4|$(compute "$3 ? $4 / $3 : 0")|||0|${5:-}|${6:-}"); }
+
+# Milliseconds that ended children of the postmaster have computed.
+children_cpu() {
+	local pid stat
+	read -r pid <"$PGDATA/postmaster.pid"
+	read -r stat <"/proc/$pid/stat"
+	stat=${stat##*) }
+	set -- $stat
+	say $(((${14} + ${15}) * 1000 / $(getconf CLK_TCK)))
+}
+
+# --- the report --------------------------------------------------------------------------------------------------------------
+
+report() {
+	local line name unit h e ratio hc ec cpu target met
+	printf '\n%-22s %12s %12s %7s %9s  %-9s\n' 'heap = 1.00' heap encrypted ratio 'cpu ratio' target
+	for line in "${results[@]}"; do
+		IFS='|' read -r name unit h e ratio hc ec cpu target met <<<"$line"
+		case $met in 1) met=ok ;; 0) met=missed ;; esac
+		[ "$cpu" != 0 ] && [ "$cpu" != 0.000 ] || cpu=''
+		printf '%-22s %12s %12s %7.2f %9s  %-9s %s\n' "$name" "$(compute "$h" 1)" "$(compute "$e" 1) $unit" "$ratio" \
+			"${cpu:+$(compute "$cpu" 2)}" "$target" "$met"
+	done
+	[ -z "$json" ] || as_json >"$json"
+}
+
+as_json() {
+	local line first=true name unit h e ratio hc ec cpu target met
+	printf '{"server": "%s", "rows": %s, "repeat": %s, "seconds": %s, "scale": %s,\n' "$("$pg_config" --version)" "$rows" "$repeat" "$seconds" "$scale"
+	printf ' "cipher_ns": {"encrypt": %.1f, "decrypt": %.1f},\n "workloads": [' "$floor_encrypt" "$floor_decrypt"
+	for line in "${results[@]}"; do
+		IFS='|' read -r name unit h e ratio hc ec cpu target met <<<"$line"
+		$first || printf ','
+		first=false
+		case $met in 1) met=true ;; 0) met=false ;; *) met=null ;; esac
+		printf '\n  {"name": "%s", "unit": "%s", "heap": %s, "encrypted": %s, "ratio": %s,' "$name" "$unit" "$h" "$e" "$ratio"
+		printf ' "cpu_heap": %s, "cpu_encrypted": %s, "target": "%s", "met": %s}' "${hc:-null}" "${ec:-null}" "$target" "$met"
+	done
+	printf '\n ]}\n'
+}
