@@ -31,10 +31,9 @@ compute() { awk "BEGIN { printf \"%.${2:-3}f\", $1 }"; }
 
 # What the cipher alone costs in ns: sets floor_encrypt and floor_decrypt for the rows of the tables here.
 floor() {
-	local payload=80
-	floor_encrypt=$(sql encrypted <<<"SELECT encrypt_ns FROM generate_series(1, 9), vault_tde.cipher_speed($payload)" | median)
-	floor_decrypt=$(sql encrypted <<<"SELECT decrypt_ns FROM generate_series(1, 9), vault_tde.cipher_speed($payload)" | median)
-	say "the cipher alone, for such a row: $(compute "$floor_encrypt" 0) ns to encrypt, $(compute "$floor_decrypt" 0) ns to decrypt"
+	local speeds
+	speeds=$(sql encrypted <<<'SELECT encrypt_ns, decrypt_ns FROM generate_series(1, 5), vault_tde.cipher_speed(80)')
+	floor_encrypt=$(cut -d'|' -f1 <<<"$speeds" | median) floor_decrypt=$(cut -d'|' -f2 <<<"$speeds" | median)
 }
 
 # One run: `measured`'s three scripts in one session in database $1. Prints milliseconds waited, milliseconds computed, and kB of
@@ -56,8 +55,10 @@ run_once() {
 # TARGET is the most that the ratio of times may be, or `floor:N` for heap's time and N times the cipher's, for each row.
 measured() {
 	local name=$1 target=$2 i side waited computed private
-	: >"$work/heap.times" >"$work/encrypted.times" # one after the other in the same minute, so that noise hits both
-	for ((i = 0; i < repeat; i++)); do
+	warm_up "$@"
+	: >"$work/heap.times" >"$work/encrypted.times" >"$work/floor.times"
+	for ((i = 0; i < repeat; i++)); do # in turn, so that what disturbs hits both
+		if [[ $target = floor:* ]]; then floor; say "$floor_decrypt" >>"$work/floor.times"; fi
 		for side in "${sides[@]}"; do
 			IFS='|' read -r waited computed private < <(run_once "$side" "${4:-}" "$3" "${5:-}") || die "$name failed"
 			say "$waited $computed" >>"$work/$side.times"
@@ -67,6 +68,14 @@ measured() {
 	record "$name" ms "$target"
 }
 
+# With a checkpoint, so that segments of WAL are there to be used again, and a run that is not measured: it writes the full pages
+# that follow a checkpoint.
+warm_up() {
+	local side
+	sql postgres <<<'CHECKPOINT'
+	for side in "${sides[@]}"; do run_once "$side" "${4:-}" "$3" "${5:-}" >/dev/null || die "$1 failed"; done
+}
+
 # Records what the two files of times say: milliseconds waited and computed (empty if not known) in each line.
 record() {
 	local name=$1 unit=$2 target=$3 h e hc ec limit met=''
@@ -74,7 +83,7 @@ record() {
 	hc=$(cut -d' ' -f2 "$work/heap.times" | median) ec=$(cut -d' ' -f2 "$work/encrypted.times" | median)
 	case $target in
 		floor:*)
-			limit=$(compute "($h + ${target#floor:} * $floor_decrypt * $rows / 1e6) / $h")
+			limit=$(compute "($h + ${target#floor:} * $(median <"$work/floor.times") * $rows / 1e6) / $h")
 			target="<= $(compute "$limit" 2)"
 			;;
 		'') limit= ;;
@@ -114,7 +123,8 @@ report() {
 
 as_json() {
 	local line first=true name unit h e ratio hc ec cpu target met
-	printf '{"server": "%s", "rows": %s, "repeat": %s, "seconds": %s, "scale": %s,\n' "$("$pg_config" --version)" "$rows" "$repeat" "$seconds" "$scale"
+	printf '{"server": "%s", "wal_level": "%s", "rows": %s, "repeat": %s, "seconds": %s, "scale": %s,\n' \
+		"$("$pg_config" --version)" "$wal" "$rows" "$repeat" "$seconds" "$scale"
 	printf ' "cipher_ns": {"encrypt": %.1f, "decrypt": %.1f},\n "workloads": [' "$floor_encrypt" "$floor_decrypt"
 	for line in "${results[@]}"; do
 		IFS='|' read -r name unit h e ratio hc ec cpu target met <<<"$line"

@@ -6,7 +6,7 @@ workloads=(
 	select_only tpcb
 	copy copy_indexed insert_select insert_select_indexed
 	count exists index_only read_one read_all lookup
-	update_hot update_indexed delete
+	update_hot update_indexed update_scan delete
 	big_write big_read big_slice
 	create_index vacuum analyze
 	decode_text decode_pgoutput
@@ -103,7 +103,7 @@ workload_insert_select_indexed() { make_once load; measured insert_select_indexe
 
 # --- reading -------------------------------------------------------------------------------------------------------------------
 
-keys="generate_series(1, $((100000))) g"
+keys='generate_series(1, 100000) g'
 workload_count() { make_once read; measured count 1.05 'SELECT count(*) FROM t;'; }
 workload_exists() {
 	make_once read
@@ -116,24 +116,31 @@ workload_lookup() { make_once read; measured lookup '' "SELECT sum((SELECT a FRO
 
 # --- changing ------------------------------------------------------------------------------------------------------------------
 
-# The share of HOT updates, in percent, when a tenth of the rows is updated by $2.
+# A tenth of the rows, found by key. (Found by a scan, all rows are decrypted to find them: update_scan.)
+by_key='SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN;'
+tenth() { say "generate_series(3, $rows, 10) g WHERE u.id = g"; }
+
+# The share of HOT updates, in percent, of update $2.
 hot_share() {
 	sql "$1" <<-SQL | tail -n 1
-		BEGIN;
+		$by_key
 		$2
 		SELECT round(100.0 * n_tup_hot_upd / n_tup_upd, 1) FROM pg_stat_xact_user_tables WHERE relname = 'u';
 		ROLLBACK;
 		$clear_up
 	SQL
 }
+# updates NAME TARGET SET [WHERE]
 updates() {
+	local update="UPDATE u SET $3 ${4:-FROM $(tenth)};"
 	make_once write
-	measured "$1" 1.20 "$2" 'BEGIN;' "ROLLBACK; $clear_up"
-	note "$1 (HOT)" % "$(hot_share heap "$2")" "$(hot_share encrypted "$2")"
+	measured "$1" "$2" "$update" "$by_key" "ROLLBACK; $clear_up"
+	note "$1 (HOT)" % "$(hot_share heap "$update")" "$(hot_share encrypted "$update")"
 }
-workload_update_hot() { updates update_hot 'UPDATE u SET a = a + 1 WHERE id % 10 = 3;'; }
-workload_update_indexed() { updates update_indexed 'UPDATE u SET b = b + 1 WHERE id % 10 = 3;'; }
-workload_delete() { make_once write; measured delete 1.20 'DELETE FROM u WHERE id % 10 = 3;' 'BEGIN;' "ROLLBACK; $clear_up"; }
+workload_update_hot() { updates update_hot 1.20 'a = a + 1'; }
+workload_update_indexed() { updates update_indexed 1.20 'b = b + 1'; }
+workload_update_scan() { updates update_scan '' 'a = a + 1' 'WHERE id % 10 = 3'; }
+workload_delete() { make_once write; measured delete 1.20 "DELETE FROM u USING $(tenth);" "$by_key" "ROLLBACK; $clear_up"; }
 
 # --- large values --------------------------------------------------------------------------------------------------------------
 
@@ -156,14 +163,20 @@ workload_analyze() { make_once read; measured analyze '' 'ANALYZE t;'; }
 make_decode() {
 	make_once source
 	both 'CREATE TABLE d (LIKE source, PRIMARY KEY (id)); CREATE PUBLICATION p FOR TABLE d'
-	sql heap <<<"SELECT pg_create_logical_replication_slot('heap_text', 'test_decoding'), pg_create_logical_replication_slot('heap_pgoutput', 'pgoutput')"
-	sql encrypted <<<"SELECT pg_create_logical_replication_slot('encrypted_text', 'pg_vault_tde'), pg_create_logical_replication_slot('encrypted_pgoutput', 'pg_vault_tde')"
+	slots heap test_decoding pgoutput
+	slots encrypted pg_vault_tde pg_vault_tde
 	both "INSERT INTO d SELECT * FROM source WHERE id <= $rows / 2; UPDATE d SET a = a + 1 WHERE id % 2 = 0; DELETE FROM d WHERE id % 2 = 1"
 	end=$(sql postgres <<<'SELECT pg_current_wal_insert_lsn()')
 	both "SELECT pg_log_standby_snapshot()"
 }
+slots() {
+	sql "$1" <<-SQL >/dev/null
+		SELECT pg_create_logical_replication_slot('$1_text', '$2'), pg_create_logical_replication_slot('$1_pgoutput', '$3')
+	SQL
+}
 decodes() {
 	local name=$1 format=$2 i side start cpu pid anon
+	[ "$wal" = logical ] || return 0
 	make_once decode
 	: >"$work/heap.times" >"$work/encrypted.times"
 	for ((i = 0; i < repeat; i++)); do
@@ -203,18 +216,19 @@ bytes_of() {
 		SELECT round(pg_relation_size('$2') / $rows.0, 2), round(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), :'lsn') / $rows.0, 2);
 	SQL
 }
-# At most 34 bytes, and what aligning rows in the table may add to that.
+# At most 34 bytes, and what aligning rows and records may add to that.
 bytes_noted() {
-	local name=$1 heap_table heap_wal table wal
+	local name=$1 heap_table heap_wal table wal_bytes
 	make_once source
 	IFS='|' read -r heap_table heap_wal < <(bytes_of heap "$name" "$2")
-	IFS='|' read -r table wal < <(bytes_of encrypted "$name" "$2")
+	IFS='|' read -r table wal_bytes < <(bytes_of encrypted "$name" "$2")
 	note "bytes/row $name" B "$heap_table" "$table" '<= +40' "$(compute "$table - $heap_table <= 40 ? 1 : 0" 0)"
-	note "WAL/row $name" B "$heap_wal" "$wal" '<= +34' "$(compute "$wal - $heap_wal <= 36 ? 1 : 0" 0)"
+	note "WAL/row $name" B "$heap_wal" "$wal_bytes" '<= +40' "$(compute "$wal_bytes - $heap_wal <= 40 ? 1 : 0" 0)"
 	both "DROP TABLE $name"
 }
 workload_bytes() {
-	bytes_noted batch 'INSERT INTO batch SELECT * FROM source;'
+	sql heap <<<"COPY source TO '$work/rows'"
+	bytes_noted batch "COPY batch FROM '$work/rows';"
 	bytes_noted single 'DO $$ DECLARE r source; BEGIN FOR r IN SELECT * FROM source LOOP INSERT INTO single VALUES (r.*); END LOOP; END $$;'
 }
 
