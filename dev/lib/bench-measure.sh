@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154
 # How dev/bench measures: twins in two databases, runs in turn, medians, the table and the JSON. Source cluster.sh first.
 #
-# Sets: results, one line a workload: `name|unit|heap|encrypted|ratio|heap cpu|encrypted cpu|cpu ratio|target|met`.
+# Sets: results, one line a workload: `name|unit|heap|encrypted|ratio|best|heap cpu|encrypted cpu|cpu ratio|target|met`, where best is
+# the ratio of the best runs.
 
 sides=(heap encrypted)
 results=()
@@ -20,9 +21,9 @@ make_twins() {
 	sql postgres <<-SQL
 		CREATE DATABASE heap;
 		CREATE DATABASE encrypted;
-		ALTER DATABASE encrypted SET default_table_access_method = encrypted_heap;
 	SQL
 	both 'CREATE EXTENSION pg_vault_tde'
+	sql encrypted <<<'ALTER DATABASE encrypted SET default_table_access_method = encrypted_heap'
 }
 
 # The middle one of the numbers on standard input.
@@ -76,10 +77,13 @@ warm_up() {
 	for side in "${sides[@]}"; do run_once "$side" "${4:-}" "$3" "${5:-}" >/dev/null || die "$1 failed"; done
 }
 
-# Records what the two files of times say: milliseconds waited and computed (empty if not known) in each line.
+least() { sort -g | head -n 1; }
+
+# Records what the two files of times say: milliseconds waited and computed in each line.
 record() {
-	local name=$1 unit=$2 target=$3 h e hc ec limit met=''
+	local name=$1 unit=$2 target=$3 h e best hc ec limit met=''
 	h=$(cut -d' ' -f1 "$work/heap.times" | median) e=$(cut -d' ' -f1 "$work/encrypted.times" | median)
+	best=$(compute "$(cut -d' ' -f1 "$work/encrypted.times" | least) / $(cut -d' ' -f1 "$work/heap.times" | least)")
 	hc=$(cut -d' ' -f2 "$work/heap.times" | median) ec=$(cut -d' ' -f2 "$work/encrypted.times" | median)
 	case $target in
 		floor:*)
@@ -90,11 +94,11 @@ record() {
 		*) limit=$target target="<= $target" ;;
 	esac
 	if [ -n "$limit" ]; then met=$(compute "$e / $h <= $limit ? 1 : 0" 0); fi
-	results+=("$name|$unit|$h|$e|$(compute "$e / $h")|$hc|$ec|$(compute "$hc ? $ec / $hc : 0")|$target|$met")
+	results+=("$name|$unit|$h|$e|$(compute "$e / $h")|$best|$hc|$ec|$(compute "$hc ? $ec / $hc : 0")|$target|$met")
 }
 
 # note NAME UNIT HEAP ENCRYPTED [TARGET [MET]]: something that is not a time.
-note() { results+=("$1|$2|$3|$4|$(compute "$3 ? $4 / $3 : 0")|||0|${5:-}|${6:-}"); }
+note() { results+=("$1|$2|$3|$4|$(compute "$3 ? $4 / $3 : 0")||||0|${5:-}|${6:-}"); }
 
 # Milliseconds that ended children of the postmaster have computed.
 children_cpu() {
@@ -108,30 +112,33 @@ children_cpu() {
 
 # --- the report --------------------------------------------------------------------------------------------------------------
 
+digits() { compute "$1" "$(compute "$1 < 10 ? 3 : $1 < 1000 ? 1 : 0" 0)"; }
+
 report() {
-	local line name unit h e ratio hc ec cpu target met
-	printf '\n%-22s %12s %12s %7s %9s  %-9s\n' 'heap = 1.00' heap encrypted ratio 'cpu ratio' target
+	local line name unit h e ratio best hc ec cpu target met
+	printf '\n%-28s %11s %15s %6s %6s %6s  %s\n' 'medians; heap = 1.00' heap encrypted ratio best cpu target
 	for line in "${results[@]}"; do
-		IFS='|' read -r name unit h e ratio hc ec cpu target met <<<"$line"
+		IFS='|' read -r name unit h e ratio best hc ec cpu target met <<<"$line"
 		case $met in 1) met=ok ;; 0) met=missed ;; esac
 		[ "$cpu" != 0 ] && [ "$cpu" != 0.000 ] || cpu=''
-		printf '%-22s %12s %12s %7.2f %9s  %-9s %s\n' "$name" "$(compute "$h" 1)" "$(compute "$e" 1) $unit" "$ratio" \
-			"${cpu:+$(compute "$cpu" 2)}" "$target" "$met"
+		printf '%-28s %11s %15s %6.2f %6s %6s  %-8s %s\n' "$name" "$(digits "$h")" "$(digits "$e") $unit" "$ratio" \
+			"${best:+$(compute "$best" 2)}" "${cpu:+$(compute "$cpu" 2)}" "$target" "$met"
 	done
 	[ -z "$json" ] || as_json >"$json"
 }
 
 as_json() {
-	local line first=true name unit h e ratio hc ec cpu target met
+	local line first=true name unit h e ratio best hc ec cpu target met
 	printf '{"server": "%s", "wal_level": "%s", "rows": %s, "repeat": %s, "seconds": %s, "scale": %s,\n' \
 		"$("$pg_config" --version)" "$wal" "$rows" "$repeat" "$seconds" "$scale"
 	printf ' "cipher_ns": {"encrypt": %.1f, "decrypt": %.1f},\n "workloads": [' "$floor_encrypt" "$floor_decrypt"
 	for line in "${results[@]}"; do
-		IFS='|' read -r name unit h e ratio hc ec cpu target met <<<"$line"
+		IFS='|' read -r name unit h e ratio best hc ec cpu target met <<<"$line"
 		$first || printf ','
 		first=false
 		case $met in 1) met=true ;; 0) met=false ;; *) met=null ;; esac
-		printf '\n  {"name": "%s", "unit": "%s", "heap": %s, "encrypted": %s, "ratio": %s,' "$name" "$unit" "$h" "$e" "$ratio"
+		printf '\n  {"name": "%s", "unit": "%s", "heap": %s, "encrypted": %s, "ratio": %s, "best": %s,' \
+			"$name" "$unit" "$h" "$e" "$ratio" "${best:-null}"
 		printf ' "cpu_heap": %s, "cpu_encrypted": %s, "target": "%s", "met": %s}' "${hc:-null}" "${ec:-null}" "$target" "$met"
 	done
 	printf '\n ]}\n'
