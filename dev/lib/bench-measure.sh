@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034
 # How dev/bench measures: twins in two databases, runs in turn, medians, the table and the JSON. Source cluster.sh first.
 #
 # Sets: results, one line a workload: `name|unit|heap|encrypted|ratio|best|heap cpu|encrypted cpu|cpu ratio|target|met`, where best is
@@ -7,6 +7,12 @@
 sides=(heap encrypted)
 results=()
 declare -A memory=([heap]=0 [encrypted]=0) # the most private memory, in kB, that a backend has had
+
+# Empties files of the workspace.
+empty() {
+	local file
+	for file; do : >"$work/$file"; done
+}
 
 progress() { if [ -t 2 ]; then printf '\r\033[K%s' "$1" >&2; fi; }
 
@@ -57,7 +63,7 @@ run_once() {
 measured() {
 	local name=$1 target=$2 i side waited computed private
 	warm_up "$@"
-	: >"$work/heap.times" >"$work/encrypted.times" >"$work/floor.times"
+	empty heap.times encrypted.times floor.times
 	for ((i = 0; i < repeat; i++)); do # in turn, so that what disturbs hits both
 		if [[ $target = floor:* ]]; then floor; say "$floor_decrypt" >>"$work/floor.times"; fi
 		for side in "${sides[@]}"; do
@@ -106,6 +112,7 @@ children_cpu() {
 	read -r pid <"$PGDATA/postmaster.pid"
 	read -r stat <"/proc/$pid/stat"
 	stat=${stat##*) }
+	# shellcheck disable=SC2086
 	set -- $stat
 	say $(((${14} + ${15}) * 1000 / $(getconf CLK_TCK)))
 }

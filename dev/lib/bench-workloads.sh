@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034
 # The workloads of dev/bench: `workload_NAME` measures one. Source bench-measure.sh first. Targets are those that the project has
 # set itself; see docs/performance.md.
 
@@ -74,7 +74,7 @@ make_pgbench() {
 pgbench_runs() {
 	local name=$1 i side cpu tps transactions
 	make_once pgbench
-	: >"$work/heap.times" >"$work/encrypted.times" >"$work/heap.tps" >"$work/encrypted.tps"
+	empty heap.times encrypted.times heap.tps encrypted.tps
 	for ((i = 0; i < repeat; i++)); do
 		for side in "${sides[@]}"; do
 			both 'VACUUM pgbench_branches; VACUUM pgbench_tellers'
@@ -178,7 +178,7 @@ decodes() {
 	local name=$1 format=$2 i side start cpu pid anon
 	[ "$wal" = logical ] || return 0
 	make_once decode
-	: >"$work/heap.times" >"$work/encrypted.times"
+	empty heap.times encrypted.times
 	for ((i = 0; i < repeat; i++)); do
 		for side in "${sides[@]}"; do
 			sql "$side" <<<"SELECT pg_copy_logical_replication_slot('${side}_$format', 'run')" >/dev/null

@@ -33,6 +33,8 @@ pub struct VaultSlot {
     key_oid: Oid,
     /// The slot's tuple is the one in `buffer`.
     opened: bool,
+    /// Whoever asks for an attribute of the lazy row holds the content lock of its page, shared.
+    locked: bool,
     /// Where the row is decrypted to; lives in `tts_mcxt`.
     buffer: Scratch,
     /// Bytes of `buffer` that may hold plaintext: the slot's row or, until that is decrypted, the one before.
@@ -135,6 +137,19 @@ pub unsafe fn publish(slot: *mut TupleTableSlot, key_oid: Oid) {
     }
 }
 
+/// [`publish`] for a caller that returns with the content lock of the row's page held, shared, and that looks at the page
+/// anew when it goes on: the lock is given up for as long as the row is decrypted. The pin keeps the row in place.
+///
+/// # Safety
+/// As for [`publish`]; the lock is held until the slot is cleared or filled anew.
+pub unsafe fn publish_locked(slot: *mut TupleTableSlot, key_oid: Oid) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        publish(slot, key_oid);
+        (*slot.cast::<VaultSlot>()).locked = true;
+    }
+}
+
 /// The raw slot's stored row, if the outer slot still has it: null after materializing or for a row that came from
 /// elsewhere.
 ///
@@ -206,6 +221,9 @@ pub unsafe fn force(slot: *mut TupleTableSlot) {
 unsafe fn decrypt(vault: *mut VaultSlot) {
     // SAFETY: a lazy slot's raw slot holds a pinned row.
     unsafe {
+        if (*vault).locked {
+            return decrypt_unlocked(vault);
+        }
         let stored = (*vault).raw.base.tuple;
         let plain = recent::plaintext(stored, vault.cast());
         if plain.is_null() {
@@ -214,6 +232,19 @@ unsafe fn decrypt(vault: *mut VaultSlot) {
             fill_buffer(vault, stored, |block| row::copy_opened(plain, stored, block));
         }
         (*vault).lazy = false;
+    }
+}
+
+/// Decryption may read the key table, or raise an ERROR that looks names up: not with a content lock held.
+#[cold]
+unsafe fn decrypt_unlocked(vault: *mut VaultSlot) {
+    // SAFETY: the lock is held, as publish_locked was promised.
+    unsafe {
+        let buffer = (*vault).raw.buffer;
+        sys::LockBuffer(buffer, sys::BUFFER_LOCK_UNLOCK as i32);
+        (*vault).locked = false;
+        decrypt(vault);
+        sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
     }
 }
 
@@ -268,6 +299,7 @@ unsafe fn drop_tuple(vault: *mut VaultSlot) {
         let slot: *mut TupleTableSlot = vault.cast();
         (*vault).lazy = false;
         (*vault).opened = false;
+        (*vault).locked = false;
         if (*slot).tts_flags & sys::TTS_FLAG_SHOULDFREE as u16 != 0 {
             let tuple = (*vault).base.tuple;
             memory::cleanse((*tuple).t_data.cast(), (*tuple).t_len as usize);
