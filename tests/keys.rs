@@ -1,4 +1,4 @@
-//! The parts of the keys room that need no server: the ring and the cipher cache.
+//! The parts of the keys room that need no server: the ring, the cipher cache, and how a Transit key's wrapping is stored.
 //! `cargo test --test keys`
 
 #![allow(dead_code, unused_imports)]
@@ -8,10 +8,14 @@ mod crypto;
 mod pg {
     pub type Oid = u32;
 }
+#[path = "../src/keys/vault/blob.rs"]
+mod blob;
 #[path = "../src/keys/cache.rs"]
 mod cache;
 #[path = "../src/keys/ring.rs"]
 mod ring;
+
+use blob::{Blob, TransitKey};
 
 use cache::{CipherCache, Purpose};
 use ring::{DataKey, Ring};
@@ -24,6 +28,7 @@ fn key(generation: i32, id: u8) -> DataKey {
         serial: 0,
         provider: "file".to_owned(),
         wrapped: Vec::new(),
+        kek_version: None,
         dek: None,
         visible: true,
     }
@@ -143,4 +148,40 @@ fn ciphers_of_keys_that_left_the_ring_are_dropped() {
     cache.retain(|serial| serial != 2);
     let held: Vec<bool> = (1..=3).map(|serial| cache.find(9, Purpose::Heap, serial).is_some()).collect();
     assert_eq!(held, [true, false, true]);
+}
+
+#[test]
+fn a_transit_wrapping_is_read_as_it_was_stored() {
+    let key = TransitKey::new("team/a", "transit/eu", "pg-1.x").unwrap();
+    let stored = blob::build(&key, "vault:v12:ab+/cd==");
+    let blob = Blob::parse(&stored).unwrap();
+    assert_eq!((blob.key.path("decrypt"), blob.ciphertext), ("transit/eu/decrypt/pg-1.x".into(), "vault:v12:ab+/cd=="));
+    assert_eq!(blob.key, key);
+    assert_eq!(blob::version(blob.ciphertext), Some(12));
+    let key = TransitKey::new("", "transit", "pg").unwrap();
+    assert_eq!(Blob::parse(&blob::build(&key, "vault:v1:a")).unwrap().key, key);
+}
+
+#[test]
+fn a_wrapping_that_was_changed_leads_to_no_other_path() {
+    for stored in [
+        "",
+        "1",
+        "2\n\ntransit\npg\nvault:v1:a",
+        "1\n\ntransit\npg",
+        "1\n\ntransit\npg\nvault:v1:a\n",
+        "1\n\n\npg\nvault:v1:a",
+        "1\n\n..\npg\nvault:v1:a",
+        "1\n\ntransit/../sys\npg\nvault:v1:a",
+        "1\n\ntransit\n../pg\nvault:v1:a",
+        "1\n\ntransit\npg?x\nvault:v1:a",
+        "1\na b\ntransit\npg\nvault:v1:a",
+        "1\n\ntransit\npg\nvault:v1:a\"}",
+        "1\n\ntransit\npg\nvault:vx:a",
+        "1\n\ntransit\npg\nvault:v1:",
+        "1\n\ntransit\npg\nvault:v99999999999:a",
+    ] {
+        assert!(Blob::parse(stored.as_bytes()).is_none(), "{stored:?}");
+    }
+    assert!(Blob::parse(b"1\n\ntransit\npg\nvault:v1:\xff").is_none());
 }

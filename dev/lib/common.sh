@@ -46,6 +46,11 @@ use_cargo() {
 	return 1
 }
 
+# Prints the path of the program `bao` that dev/setup has installed, or of another; fails if there is none.
+openbao() {
+	if [ -x "$root/target/openbao/bao" ]; then say "$root/target/openbao/bao"; else command -v bao; fi
+}
+
 # Runs a command with its output in file $1, and shows the end of that only if the command fails.
 quietly() {
 	local log=$1

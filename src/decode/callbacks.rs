@@ -12,6 +12,7 @@ use super::options::Options;
 use super::session::Session;
 use super::txn::Txn;
 use super::{extension, origin, swap, text, values};
+use crate::keys;
 use crate::pg::memory::{self, slice};
 use crate::pg::rel::Relation;
 use crate::pg::sys::{
@@ -108,6 +109,9 @@ pg_callback! {
     ) {
         // SAFETY: the arguments of the callback.
         unsafe {
+            if keys::is_key_table(relation) {
+                return; // a rewrapping: nobody's business
+            }
             let session = Session::of(ctx);
             if let Some(inner) = session.inner() {
                 return delegate_change(inner.change_cb, ctx, txn, relation, change);
@@ -343,6 +347,9 @@ pg_callback! {
     ) {
         // SAFETY: the arguments of the callback.
         unsafe {
+            if keys::is_key_table(relation) {
+                return;
+            }
             let session = Session::of(ctx);
             if let Some(inner) = session.inner() {
                 return delegate_change(inner.stream_change_cb, ctx, txn, relation, change);

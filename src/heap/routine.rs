@@ -8,7 +8,7 @@ use crate::crypto::row::ROW_OVERHEAD;
 use crate::pg::sizes::TUPLE_HEADER;
 use crate::pg::tuple::maxalign;
 use crate::pg::{heapam, sys, BackendCell, Oid};
-use crate::{keys, pg_callback, toast};
+use crate::{keys, maintenance, pg_callback, toast};
 
 static ROUTINE: BackendCell<MaybeUninit<sys::TableAmRoutine>> = BackendCell::new(MaybeUninit::uninit());
 
@@ -42,6 +42,7 @@ pub fn register() {
         table.tuple_lock = Some(scan::tuple_lock);
 
         table.relation_set_new_filelocator = Some(relation_set_new_filelocator);
+        table.relation_vacuum = Some(maintenance::limit::relation_vacuum);
         table.relation_copy_for_cluster = Some(rewrite::relation_copy_for_cluster);
         table.scan_analyze_next_tuple = Some(scan::scan_analyze_next_tuple);
         table.index_build_range_scan = Some(build::index_build_range_scan);

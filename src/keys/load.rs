@@ -5,16 +5,14 @@
 //! The count that a ring is up to date with is taken after the table's lock, which has processed all invalidations sent
 //! so far, and before the snapshot. So a change that the snapshot misses will still be counted.
 
-use core::ffi::CStr;
-
 use zeroize::Zeroizing;
 
 use super::ring::DataKey;
 use super::table::{self, StoredKey, StoredKeys, Which};
-use super::{provider, shared, BACKEND};
+use super::{provider, shared, vault, BACKEND};
 use crate::crypto::cipher::KEY_LEN;
 use crate::pg::error::Report;
-use crate::pg::{memory, sys, BackendCell, Oid, INVALID_OID};
+use crate::pg::{check_for_interrupts, memory, sys, BackendCell, Oid, INVALID_OID};
 use crate::{keys::provider::KeyName, pg_callback};
 
 /// Relcache invalidations that may concern the key table, counted from 1.
@@ -48,6 +46,7 @@ pub fn is_fresh() -> bool {
 pub unsafe fn load() -> bool {
     // SAFETY: in a transaction; the rows that are read live until the context is deleted.
     unsafe {
+        vault::prepare_wait_event();
         let context = scratch_context();
         let caller = memory::switch_to(context);
         let rel = table::open(sys::AccessShareLock);
@@ -90,9 +89,53 @@ pub unsafe fn load_uncommitted(byte: u8) -> bool {
 }
 
 /// Unwraps the data key at `index` of the ring, unless it is unwrapped. Raises the provider's ERROR.
-pub fn unwrap(index: usize) {
-    if let Err(report) = unwrap_or_report(index) {
-        report.raise();
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn unwrap(index: usize) {
+    if !is_unwrapped(index) {
+        // SAFETY: the caller's promise.
+        unsafe { refresh_wrapping(index) };
+        if let Err(report) = unwrap_or_report(index) {
+            check_for_interrupts(); // why a provider may have given up
+            report.raise();
+        }
+    }
+}
+
+/// Whether the key at `index` is unwrapped, if need be by a look into shared memory.
+fn is_unwrapped(index: usize) -> bool {
+    // SAFETY: as in `try_unwrap`.
+    let ring = unsafe { &mut (*BACKEND.as_ptr()).ring };
+    ring.key_mut(index).is_none_or(|key| key.dek.is_some() || fetch_shared(key))
+}
+
+/// Takes the wrapping of the key at `index` from the key table as it is now. The ring may have an older one, as it is not
+/// read again before a row is opened; and that may be by a key-encryption key that has been given up.
+unsafe fn refresh_wrapping(index: usize) {
+    // SAFETY: in a transaction; the rows that are read live until the context is deleted.
+    unsafe {
+        let context = scratch_context();
+        let caller = memory::switch_to(context);
+        let rel = table::open(sys::AccessShareLock);
+        let mut stored = StoredKeys::EMPTY;
+        if !rel.is_null() {
+            stored = table::read(rel, Which::Visible);
+            sys::table_close(rel, sys::AccessShareLock as i32);
+        }
+        memory::switch_to(caller);
+        accept_wrapping(index, stored);
+        sys::MemoryContextDelete(context);
+    }
+}
+
+fn accept_wrapping(index: usize, stored: StoredKeys) {
+    // SAFETY: as in `try_unwrap`.
+    let ring = unsafe { &mut (*BACKEND.as_ptr()).ring };
+    let Some(key) = ring.key_mut(index) else { return };
+    if let Some(row) = stored.iter().find(|row| row.key_id == key.key_id) {
+        let now = data_key(row, key.visible);
+        (key.provider, key.wrapped, key.kek_version) = (now.provider, now.wrapped, now.kek_version);
     }
 }
 
@@ -161,14 +204,13 @@ fn accept_uncommitted(byte: u8, stored: StoredKeys) -> bool {
 }
 
 fn data_key(row: &StoredKey, visible: bool) -> DataKey {
-    // SAFETY: `table::read` has set it to a NUL-terminated string.
-    let provider = unsafe { CStr::from_ptr(row.provider) };
     DataKey {
         generation: row.generation,
         key_id: row.key_id,
         serial: 0,
-        provider: provider.to_string_lossy().into_owned(),
+        provider: row.provider().into_owned(),
         wrapped: row.wrapped().to_vec(),
+        kek_version: row.kek_version,
         dek: None,
         visible,
     }

@@ -10,7 +10,10 @@
 //! | `generations.rs` | the current generation; makes the first and the next            | each statement; seldom   |
 //! | `table.rs`       | `vault_tde.data_keys`: finds, reads and writes its rows         | after a rotation         |
 //! | `shared.rs`      | unwrapped data keys in shared memory                            | a backend's first access |
-//! | `provider.rs`    | wraps and unwraps data keys; `file.rs` is the only kind yet     | once a data key          |
+//! | `rewrap.rs`      | wraps all data keys anew                                        | when a KEK has changed   |
+//! | `survey.rs`      | what `vault_tde.status()` says of the keys                      | when asked               |
+//! | `provider.rs`    | wraps and unwraps data keys, by `file.rs` or `vault/`           | once a data key          |
+//! | `secret_file.rs` | reads files that hold a secret                                  | once a data key          |
 //! | `settings.rs`    | the variables of the configuration parameters                   |                          |
 
 mod cache;
@@ -18,17 +21,29 @@ mod file;
 mod generations;
 mod load;
 pub mod provider;
+mod rewrap;
 mod ring;
 mod rows;
+mod secret_file;
 pub mod settings;
 pub mod shared;
+mod survey;
 mod table;
+mod vault;
 
 use crate::crypto::IvPool;
 use crate::pg::BackendCell;
 
-pub use generations::{copy_rows, ensure_first_generation, rotate, survey};
-pub use rows::{open_chunk, open_row, seal_chunk, seal_row, OpenError};
+pub use generations::{
+    copy_rows, current_generation, delete, ensure_first_generation, key_id_of, lock_table, only_generation, prepare,
+    refresh, rotate,
+};
+pub use rewrap::rewrap;
+pub use rows::{
+    open_chunk, open_chunk_of_generation, open_row, open_row_of_generation, seal_chunk, seal_row, OpenError, Opened,
+};
+pub use survey::{survey, Survey};
+pub use table::is_key_table;
 
 /// What this backend holds of the keys.
 struct Backend {
@@ -43,6 +58,5 @@ static BACKEND: BackendCell<Backend> =
 
 /// What `_PG_init` does for the keys.
 pub fn register() {
-    shared::register();
     load::register();
 }

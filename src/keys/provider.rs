@@ -8,7 +8,7 @@ use core::fmt;
 
 use zeroize::Zeroizing;
 
-use super::{file, settings};
+use super::{file, settings, vault};
 use crate::crypto::cipher::{Key, KEY_LEN};
 use crate::crypto::wrap::KeyId;
 use crate::pg::error::{Report, SqlState, FEATURE_NOT_SUPPORTED, INTERNAL_ERROR};
@@ -19,14 +19,44 @@ use crate::pg::sys;
 pub enum Provider {
     /// A key-encryption key in a file.
     File = 0,
+    /// A key-encryption key of the Transit engine of a HashiCorp Vault or OpenBao server.
+    Vault = 1,
+}
+
+/// A data key as a provider has wrapped it.
+pub struct Wrapping {
+    pub wrapped: Vec<u8>,
+    /// The version of the key-encryption key, where the provider counts them.
+    pub kek_version: Option<i32>,
 }
 
 /// A data key that a provider has just made.
 pub struct NewKey {
     pub dek: Zeroizing<Key>,
-    pub wrapped: Vec<u8>,
-    /// The version of the key-encryption key, where the provider counts them.
-    pub kek_version: Option<i32>,
+    pub wrapping: Wrapping,
+}
+
+/// A row of what `vault_tde.status()` says about the provider.
+pub struct Finding {
+    pub item: &'static str,
+    pub value: String,
+    pub ok: bool,
+}
+
+impl Finding {
+    pub fn new(item: &'static str, value: impl Into<String>, ok: bool) -> Finding {
+        Finding { item, value: value.into(), ok }
+    }
+
+    /// Whether the provider can be used; if not, why.
+    pub fn usable(result: Result<String, Problem>) -> Finding {
+        const ITEM: &str = "key provider usable";
+        match result {
+            Ok(how) => Finding::new(ITEM, how, true),
+            Err(problem) if problem.detail.is_empty() => Finding::new(ITEM, format!("no: {}", problem.message), false),
+            Err(problem) => Finding::new(ITEM, format!("no: {} ({})", problem.message, problem.detail), false),
+        }
+    }
 }
 
 /// Which data key is meant, for messages.
@@ -96,7 +126,7 @@ impl Problem {
 
 impl Provider {
     /// All of them, for the configuration parameter.
-    pub const ALL: [Provider; 1] = [Provider::File];
+    pub const ALL: [Provider; 2] = [Provider::File, Provider::Vault];
 
     /// The provider that new data keys are wrapped by: `pg_vault_tde.key_provider`.
     pub fn configured() -> Provider {
@@ -105,27 +135,84 @@ impl Provider {
     }
 
     /// The provider whose name a row of the key table holds.
-    fn of_name(name: &str) -> Option<Provider> {
+    pub fn of_name(name: &str) -> Option<Provider> {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
     pub fn name(self) -> &'static str {
         match self {
             Provider::File => "file",
+            Provider::Vault => "vault",
         }
     }
 
     /// Makes a data key and wraps it.
-    pub fn generate(self, key_id: &KeyId) -> Result<NewKey, Problem> {
+    pub fn generate(self, key: KeyName<'_>) -> Result<NewKey, Problem> {
         match self {
-            Provider::File => file::generate(key_id),
+            Provider::File => file::generate(key),
+            Provider::Vault => vault::generate(key),
         }
     }
 
-    /// Whether the provider can be used now.
-    pub fn check(self) -> Result<(), Problem> {
+    /// Wraps a data key that exists.
+    fn wrap(self, key: KeyName<'_>, dek: &Key) -> Result<Wrapping, Problem> {
         match self {
-            Provider::File => file::check(),
+            Provider::File => file::wrap(key, dek),
+            Provider::Vault => vault::wrap(key, dek),
+        }
+    }
+
+    /// Wraps anew, under the newest key-encryption key of this provider, the data key that `from` has wrapped. `known` is
+    /// the data key if this server has it in memory: then it need not be unwrapped, which may not be possible any more.
+    /// Within one Transit key the key server does it all, and the data key stays there.
+    pub fn rewrap(
+        self,
+        key: KeyName<'_>,
+        from: &str,
+        wrapped: &[u8],
+        known: Option<&Key>,
+    ) -> Result<Wrapping, Problem> {
+        if self == Provider::Vault && from == self.name() {
+            match vault::rewrap(key, wrapped) {
+                Ok(Some(wrapping)) => return Ok(wrapping),
+                Ok(None) => {}
+                Err(problem) => return known.and_then(|dek| self.wrap(key, dek).ok()).ok_or(problem),
+            }
+        }
+        match known {
+            Some(dek) => self.wrap(key, dek),
+            None => self.wrap(key, &*unwrap(from, key, wrapped)?),
+        }
+    }
+
+    /// Whether a data key is wrapped by this provider's newest key-encryption key, whose version is `newest`, where the
+    /// provider counts them. Never asks a key server.
+    pub fn is_current(
+        self,
+        key: KeyName<'_>,
+        from: &str,
+        wrapped: &[u8],
+        version: Option<i32>,
+        newest: Option<i32>,
+    ) -> bool {
+        from == self.name()
+            && match self {
+                Provider::File => file::is_current(key, wrapped),
+                Provider::Vault => vault::is_of_configured_key(wrapped) && (newest.is_none() || newest <= version),
+            }
+    }
+
+    /// Whether the provider can be used now, for `vault_tde.status()`, and the newest version of its key-encryption key.
+    pub fn examine(self) -> (Vec<Finding>, Option<i32>) {
+        match self {
+            Provider::File => {
+                let usable = file::check().map(|keys| match keys {
+                    1 => "yes".to_owned(),
+                    _ => format!("yes; {} older keys in the key file", keys - 1),
+                });
+                (vec![Finding::usable(usable)], None)
+            }
+            Provider::Vault => vault::examine(),
         }
     }
 }
@@ -134,6 +221,7 @@ impl Provider {
 pub fn unwrap(provider: &str, key: KeyName<'_>, wrapped: &[u8]) -> Result<Zeroizing<Key>, Problem> {
     match Provider::of_name(provider) {
         Some(Provider::File) => file::unwrap(key, wrapped),
+        Some(Provider::Vault) => vault::unwrap(key, wrapped),
         None => Err(Problem::new(
             FEATURE_NOT_SUPPORTED,
             format!(

@@ -16,6 +16,8 @@ pub struct DataKey {
     /// Name of the provider that wrapped it.
     pub provider: String,
     pub wrapped: Vec<u8>,
+    /// The version of the key-encryption key that wrapped it, where the provider counts them.
+    pub kek_version: Option<i32>,
     /// The key itself, once it was unwrapped.
     pub dek: Option<Box<Zeroizing<Key>>>,
     /// False for a key of a transaction that has not committed, as far as this one can see: it decrypts, but is never
@@ -67,6 +69,16 @@ impl Ring {
     pub fn older(&self, index: usize) -> Option<usize> {
         let byte = self.keys.get(index)?.generation as u8;
         self.keys[..index].iter().rposition(|key| key.generation as u8 == byte)
+    }
+
+    /// The generation that a stored form with the generation byte `byte` must be of; None if there is no such key, or
+    /// more than one.
+    pub fn only_generation(&self, byte: u8) -> Option<i32> {
+        let index = self.newest(byte)?;
+        match self.older(index) {
+            None => self.keys.get(index).map(|key| key.generation),
+            Some(_) => None,
+        }
     }
 
     pub fn has_id(&self, key_id: &KeyId) -> bool {

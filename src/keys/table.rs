@@ -12,7 +12,8 @@ use core::ffi::{c_char, CStr};
 use core::ptr;
 
 use crate::crypto::wrap::KeyId;
-use crate::pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
+use crate::pg::error::{INTERNAL_ERROR, OBJECT_NOT_IN_PREREQUISITE_STATE};
+use crate::pg::shadow::Shadow;
 use crate::pg::{sys, Datum, Oid, INVALID_OID};
 use crate::pg_error;
 
@@ -32,12 +33,20 @@ pub struct StoredKey {
     pub generation: i32,
     pub key_id: KeyId,
     /// NUL-terminated.
-    pub provider: *const c_char,
+    provider: *const c_char,
     wrapped: *const u8,
     wrapped_len: usize,
+    pub kek_version: Option<i32>,
+    /// As the table holds it.
+    pub created_at: Datum,
 }
 
 impl StoredKey {
+    pub fn provider(&self) -> std::borrow::Cow<'_, str> {
+        // SAFETY: `read` has set it to a NUL-terminated string, which lives as long as the row.
+        unsafe { CStr::from_ptr(self.provider) }.to_string_lossy()
+    }
+
     pub fn wrapped(&self) -> &[u8] {
         // SAFETY: `read` has set pointer and length from one datum, which lives as long as the row.
         unsafe { core::slice::from_raw_parts(self.wrapped, self.wrapped_len) }
@@ -142,6 +151,25 @@ unsafe fn find_oid(catalog: Oid, index: Oid, oid_column: u32, keys: &mut [sys::S
     }
 }
 
+/// Whether a relation, as a decoder sees it, is a key table.
+///
+/// # Safety
+/// `rel` must be open, in a transaction.
+pub unsafe fn is_key_table(rel: sys::Relation) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let class = (*rel).rd_rel;
+        (*class).relkind as u8 == sys::RELKIND_MATVIEW && CStr::from_ptr((*class).relname.data.as_ptr()) == TABLE && {
+            let schema = sys::get_namespace_name((*class).relnamespace);
+            let is_ours = !schema.is_null() && CStr::from_ptr(schema) == SCHEMA;
+            if !schema.is_null() {
+                sys::pfree(schema.cast());
+            }
+            is_ours
+        }
+    }
+}
+
 /// Reads the key table into the current memory context.
 ///
 /// # Safety
@@ -201,6 +229,8 @@ unsafe fn push(list: StoredKeys, tuple: sys::HeapTuple, desc: sys::TupleDesc) ->
         let row: *mut StoredKey = sys::palloc(size_of::<StoredKey>()).cast();
         let mut wrapped_len = 0;
         let wrapped = sys::pgv_vardata_any(sys::pg_detoast_datum_copy(wrapped as *mut _) as Datum, &mut wrapped_len);
+        let kek_version = column(5).map(|version| version as i32);
+        let created_at = column(6).unwrap_or(0);
         row.write(StoredKey {
             next: list.0,
             generation: generation as i32,
@@ -208,6 +238,8 @@ unsafe fn push(list: StoredKeys, tuple: sys::HeapTuple, desc: sys::TupleDesc) ->
             provider: sys::text_to_cstring(provider as *const sys::text),
             wrapped: wrapped.cast(),
             wrapped_len,
+            kek_version,
+            created_at,
         });
         StoredKeys(row)
     }
@@ -222,6 +254,8 @@ pub struct NewRow {
     /// A bytea.
     pub wrapped: Datum,
     pub kek_version: Option<i32>,
+    /// A timestamptz.
+    pub created_at: Datum,
 }
 
 /// Inserts a key and makes it visible to this transaction; other sessions drop their rings when it commits.
@@ -237,7 +271,7 @@ pub unsafe fn insert(rel: sys::Relation, row: &NewRow) {
             crate::pg::fmgr::text_datum(row.provider),
             row.wrapped,
             row.kek_version.unwrap_or(0) as Datum,
-            sys::GetCurrentTransactionStartTimestamp() as Datum,
+            row.created_at,
         ];
         let nulls = [false, false, false, false, row.kek_version.is_none(), false];
         let tuple = sys::heap_form_tuple((*rel).rd_att, values.as_ptr(), nulls.as_ptr());
@@ -251,5 +285,47 @@ pub unsafe fn insert(rel: sys::Relation, row: &NewRow) {
         sys::heap_freetuple(tuple);
         sys::CacheInvalidateRelcache(rel);
         sys::CommandCounterIncrement();
+    }
+}
+
+/// Puts `row` into the place of the row of the same key id.
+///
+/// It is a deletion and an insertion, for the sake of decoders: an insertion can be hidden from them, a deletion is only
+/// seen to have happened, as of a table without replica identity, and an update without its new row is what no output
+/// plugin is made for.
+///
+/// # Safety
+/// As for [`delete`].
+pub unsafe fn replace(rel: sys::Relation, row: &NewRow) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !delete(rel, &row.key_id) {
+            pg_error!(INTERNAL_ERROR, "a row of vault_tde.data_keys has gone while its table was locked");
+        }
+        insert(rel, row);
+    }
+}
+
+/// Deletes a key; other sessions drop their rings when the transaction commits. Returns whether it was there.
+///
+/// # Safety
+/// `rel` must come from [`open`] with ShareRowExclusiveLock.
+pub unsafe fn delete(rel: sys::Relation, key_id: &KeyId) -> bool {
+    // SAFETY: the caller's promise. Nobody else changes the table, so a row that is seen can be deleted.
+    unsafe {
+        let mut tid = None;
+        for_each(rel, Which::Visible, |tuple| {
+            let mut is_null = false;
+            let id = sys::heap_getattr(tuple, 2, (*rel).rd_att, &mut is_null);
+            if !is_null && *(id as *const KeyId) == *key_id {
+                tid = Some((*tuple).t_self);
+            }
+        });
+        let Some(mut tid) = tid else { return false };
+        let mut space = Shadow::new();
+        sys::simple_heap_delete(space.never_decoded(rel), &mut tid);
+        sys::CacheInvalidateRelcache(rel);
+        sys::CommandCounterIncrement();
+        true
     }
 }

@@ -72,6 +72,20 @@ impl Shadow {
         }
     }
 
+    /// A shadow of an ordinary heap by which heap_delete writes WAL without a row for logical decoding
+    /// (`RelationIsLogicallyLogged` holds for no foreign table). That there was a deletion can still be decoded.
+    ///
+    /// # Safety
+    /// As for [`Shadow::on_stack`].
+    pub unsafe fn never_decoded(&mut self, rel: sys::Relation) -> sys::Relation {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let shadow = self.copy(rel);
+            (*(*shadow).rd_rel).relkind = sys::RELKIND_FOREIGN_TABLE as i8;
+            shadow
+        }
+    }
+
     /// A shadow for a scan that heapam runs to its end. A resource owner may remember it until the transaction ends, so
     /// it is allocated in TopTransactionContext. Only the routine differs from the real relation.
     ///

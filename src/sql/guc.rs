@@ -1,6 +1,6 @@
 //! The configuration parameters `pg_vault_tde.*`. Only those that have an effect are defined.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, CStr};
 use core::ptr;
 
 use crate::decode::inner;
@@ -13,8 +13,123 @@ const fn option(name: *const c_char, value: c_int) -> sys::config_enum_entry {
 }
 
 /// The values of `pg_vault_tde.key_provider`, which guc.c keeps a pointer to.
-static KEY_PROVIDERS: BackendCell<[sys::config_enum_entry; 2]> =
-    BackendCell::new([option(c"file".as_ptr(), Provider::File as c_int), option(ptr::null(), 0)]);
+static KEY_PROVIDERS: BackendCell<[sys::config_enum_entry; 3]> = BackendCell::new([
+    option(c"file".as_ptr(), Provider::File as c_int),
+    option(c"vault".as_ptr(), Provider::Vault as c_int),
+    option(ptr::null(), 0),
+]);
+
+/// A parameter of the key provider "vault" that is a text: the configuration file sets it, and a reload is enough.
+struct VaultSetting {
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
+    variable: &'static BackendCell<*mut c_char>,
+    default: &'static CStr,
+    /// Shown to superusers only.
+    private: bool,
+}
+
+const VAULT_SETTINGS: [VaultSetting; 8] = [
+    VaultSetting {
+        name: c"pg_vault_tde.vault_addr",
+        short: c"Address of the HashiCorp Vault or OpenBao server that wraps data keys.",
+        long: c"As https://vault.example:8200. Plain http is for a proxy or agent on this machine.",
+        variable: &settings::VAULT_ADDR,
+        default: c"",
+        private: false,
+    },
+    VaultSetting {
+        name: c"pg_vault_tde.vault_namespace",
+        short: c"Namespace of the Transit engine on that server.",
+        long: c"",
+        variable: &settings::VAULT_NAMESPACE,
+        default: c"",
+        private: false,
+    },
+    VaultSetting {
+        name: c"pg_vault_tde.vault_transit_mount",
+        short: c"Path at which the Transit engine is mounted.",
+        long: c"",
+        variable: &settings::VAULT_TRANSIT_MOUNT,
+        default: c"transit",
+        private: false,
+    },
+    VaultSetting {
+        name: c"pg_vault_tde.vault_key_name",
+        short: c"Name of the Transit key that wraps the data keys made from now on.",
+        long: c"Data keys that exist are unwrapped by the key that has wrapped them, until vault_tde.rewrap_keys() is run.",
+        variable: &settings::VAULT_KEY_NAME,
+        default: c"",
+        private: false,
+    },
+    VaultSetting {
+        name: c"pg_vault_tde.vault_token_file",
+        short: c"File that holds the token to use.",
+        long: c"Mode 0600, owned by the server's user; read for each request, so an agent may renew it.",
+        variable: &settings::VAULT_TOKEN_FILE,
+        default: c"",
+        private: true,
+    },
+    VaultSetting {
+        name: c"pg_vault_tde.vault_role_id",
+        short: c"Role id with which to log in by AppRole, instead of a token file.",
+        long: c"",
+        variable: &settings::VAULT_ROLE_ID,
+        default: c"",
+        private: true,
+    },
+    VaultSetting {
+        name: c"pg_vault_tde.vault_secret_id_file",
+        short: c"File that holds the secret id with which to log in by AppRole.",
+        long: c"Mode 0600, owned by the server's user; read for each login.",
+        variable: &settings::VAULT_SECRET_ID_FILE,
+        default: c"",
+        private: true,
+    },
+    VaultSetting {
+        name: c"pg_vault_tde.vault_ca_cert",
+        short: c"File with the certificates (PEM) that the server's certificate must be signed by.",
+        long: c"If it is not set, those that the system trusts.",
+        variable: &settings::VAULT_CA_CERT,
+        default: c"",
+        private: true,
+    },
+];
+
+unsafe fn define_vault_settings() {
+    // SAFETY: as for `define`.
+    unsafe {
+        for setting in &VAULT_SETTINGS {
+            sys::DefineCustomStringVariable(
+                setting.name.as_ptr(),
+                setting.short.as_ptr(),
+                if setting.long.is_empty() { ptr::null() } else { setting.long.as_ptr() },
+                setting.variable.as_ptr(),
+                setting.default.as_ptr(),
+                sys::PGC_SIGHUP,
+                if setting.private { sys::GUC_SUPERUSER_ONLY as c_int } else { 0 },
+                None,
+                None,
+                None,
+            );
+        }
+        sys::DefineCustomIntVariable(
+            c"pg_vault_tde.vault_timeout".as_ptr(),
+            c"How long the key server may take to wrap or unwrap a data key, tries and retries together.".as_ptr(),
+            ptr::null(),
+            settings::VAULT_TIMEOUT.as_ptr(),
+            settings::VAULT_TIMEOUT_DEFAULT,
+            settings::VAULT_TIMEOUT_MIN,
+            settings::VAULT_TIMEOUT_MAX,
+            sys::PGC_SIGHUP,
+            sys::GUC_UNIT_MS as c_int,
+            None,
+            None,
+            None,
+        );
+    }
+}
 
 /// Defines all parameters. Called once, by `_PG_init`.
 pub fn define() {
@@ -36,7 +151,7 @@ pub fn define() {
         sys::DefineCustomStringVariable(
             c"pg_vault_tde.key_file".as_ptr(),
             c"File that holds the key-encryption key of the key provider \"file\".".as_ptr(),
-            c"64 hexadecimal digits, mode 0600, owned by the server's user. A relative path is relative to the data directory, which base backups copy, so keep the file elsewhere."
+            c"64 hexadecimal digits, mode 0600, owned by the server's user; older keys may follow on further lines. A relative path is relative to the data directory, which base backups copy, so keep the file elsewhere."
                 .as_ptr(),
             settings::KEY_FILE.as_ptr(),
             c"".as_ptr(),
@@ -46,15 +161,30 @@ pub fn define() {
             None,
             None,
         );
+        define_vault_settings();
         sys::DefineCustomIntVariable(
             c"pg_vault_tde.key_cache_size".as_ptr(),
             c"Number of unwrapped data keys that the server keeps in shared memory.".as_ptr(),
-            c"When it is used up, each session asks the key provider for itself.".as_ptr(),
+            c"When there are more, key providers are asked more often.".as_ptr(),
             settings::KEY_CACHE_SIZE.as_ptr(),
             settings::KEY_CACHE_SIZE_DEFAULT,
             1,
             settings::KEY_CACHE_SIZE_MAX,
             sys::PGC_POSTMASTER,
+            0,
+            None,
+            None,
+            None,
+        );
+        sys::DefineCustomIntVariable(
+            c"pg_vault_tde.rows_per_key_warning".as_ptr(),
+            c"Number of encrypted rows of a relation from which on VACUUM warns that it needs a new key.".as_ptr(),
+            c"One key should not encrypt more than 4294967296 rows of a relation.".as_ptr(),
+            settings::ROWS_PER_KEY_WARNING.as_ptr(),
+            settings::ROWS_PER_KEY_WARNING_DEFAULT,
+            1,
+            c_int::MAX,
+            sys::PGC_SUSET,
             0,
             None,
             None,

@@ -2,6 +2,7 @@
 
 pub mod guc;
 mod keys;
+pub mod maintenance;
 mod relation;
 mod speed;
 mod status;

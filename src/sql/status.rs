@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::fmt;
 
 use crate::keys::provider::Provider;
-use crate::keys::{self, shared};
+use crate::keys::{self, shared, Survey};
 use crate::pg::error::{pg_format, Report, INVALID_PARAMETER_VALUE};
 use crate::pg::fmgr::{put_row, str_of, text_datum, Call};
 use crate::pg::{sys, Datum};
@@ -21,8 +21,7 @@ pg_function! {
         unsafe { sys::InitMaterializedSRF(call.0, 0) };
         // _PG_init refuses any other way
         line(call, "library", format_args!("preloaded"), true);
-        provider(call);
-        ring(call);
+        keys(call);
         let (used, capacity) = shared::usage();
         line(call, "keys in shared memory", format_args!("{used} of {capacity}"), true);
         openssl(call);
@@ -57,34 +56,62 @@ fn line(call: Call, item: &str, value: fmt::Arguments<'_>, ok: bool) {
     }
 }
 
-fn provider(call: Call) {
+/// The lines about the provider and the keys.
+fn keys(call: Call) {
     let provider = Provider::configured();
     line(call, "key provider", format_args!("{}", provider.name()), true);
-    match problem(provider) {
-        None => line(call, "key provider usable", format_args!("yes"), true),
-        // SAFETY: a NUL-terminated string of PostgreSQL.
-        Some(text) => line(call, "key provider usable", format_args!("no: {}", unsafe { str_of(text) }), false),
+    let mut lines = [Line::EMPTY; 16];
+    // SAFETY: in a transaction.
+    let count = unsafe { key_lines(&mut lines) };
+    for Line { item, value, ok } in &lines[..count] {
+        // SAFETY: pg_format has made it.
+        line(call, item, format_args!("{}", unsafe { str_of(*value) }), *ok);
     }
 }
 
-/// Why the provider cannot be used, in PostgreSQL's memory.
+/// A line whose text is in PostgreSQL's memory.
+#[derive(Clone, Copy)]
+struct Line {
+    item: &'static str,
+    value: *const core::ffi::c_char,
+    ok: bool,
+}
+
+impl Line {
+    const EMPTY: Line = Line { item: "", value: core::ptr::null(), ok: true };
+}
+
+/// Fills `lines`, as many as are needed, and returns their number. A frame that is gone before the lines are shown.
+///
+/// # Safety
+/// In a transaction.
 #[inline(never)]
-fn problem(provider: Provider) -> Option<*const core::ffi::c_char> {
-    let problem = provider.check().err()?;
-    Some(pg_format(format_args!("{}", problem.message)).cast_const())
-}
-
-fn ring(call: Call) {
-    let survey = keys::survey();
-    match survey.current {
-        Some(generation) => line(call, "current generation", format_args!("{generation}"), true),
-        None => line(call, "current generation", format_args!("none yet; the first encrypted table makes it"), true),
+unsafe fn key_lines(lines: &mut [Line]) -> usize {
+    // SAFETY: the caller's promise.
+    let Survey { extension, current, keys, wrapped, outdated, findings } = unsafe { keys::survey() };
+    let mut count = 0;
+    let mut add = |item, value: fmt::Arguments<'_>, ok| {
+        if let Some(line) = lines.get_mut(count) {
+            *line = Line { item, value: pg_format(value), ok };
+            count += 1;
+        }
+    };
+    for finding in &findings {
+        add(finding.item, format_args!("{}", finding.value), finding.ok);
     }
-    let keys = survey.keys;
-    match survey.wrapped {
-        0 => line(call, "data keys", format_args!("{keys}"), survey.extension),
-        bad => line(call, "data keys", format_args!("{keys}, of which {bad} cannot be unwrapped"), false),
+    match current {
+        Some(generation) => add("current generation", format_args!("{generation}"), true),
+        None => add("current generation", format_args!("none yet; the first encrypted table makes it"), true),
     }
+    match wrapped {
+        0 => add("data keys", format_args!("{keys}"), extension),
+        bad => add("data keys", format_args!("{keys}, of which {bad} cannot be unwrapped"), false),
+    }
+    if outdated > 0 {
+        let text = format_args!("{outdated} to be wrapped anew by vault_tde.rewrap_keys()");
+        add("data keys under an older key", text, false);
+    }
+    count
 }
 
 fn openssl(call: Call) {

@@ -11,7 +11,7 @@ use crate::pg::shadow::Shadow;
 use crate::pg::sizes::{TOAST_TUPLE_THRESHOLD, TUPLE_HEADER};
 use crate::pg::tuple::maxalign;
 use crate::pg::{heapam, majors, sys, BackendCell, Oid};
-use crate::{pg_callback, pg_error};
+use crate::{maintenance, pg_callback, pg_error};
 
 static ROUTINE: BackendCell<MaybeUninit<sys::TableAmRoutine>> = BackendCell::new(MaybeUninit::uninit());
 
@@ -26,6 +26,7 @@ pub fn register() {
     unsafe {
         let mut table = ptr::read(sys::GetHeapamTableAmRoutine());
         table.relation_set_new_filelocator = Some(relation_set_new_filelocator);
+        table.relation_vacuum = Some(maintenance::limit::relation_vacuum);
         table.index_build_range_scan = Some(index_build_range_scan);
         table.index_validate_scan = Some(index_validate_scan);
         table.relation_fetch_toast_slice = Some(fetch::relation_fetch_toast_slice);
