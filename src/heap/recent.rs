@@ -1,9 +1,10 @@
 //! The slots of ours that heapam has filled last, for who meets a row again that one of them still holds.
 //!
 //! What makes it safe is the pin. A slot is in here only while its raw slot pins a page: whoever lets go of the pin takes
-//! the slot out, and nobody may free a slot that has a pin (core would complain of a leaked one), but for the end of a failed
-//! (sub)transaction, which empties the list. While a page is pinned, no row on it is moved or overwritten (pruning and `vault_tde.reencrypt` want to be alone on
-//! it), so the same address is the same row; only transaction bits in its header change.
+//! the slot out, and nobody may free a slot that has a pin (core would complain of a leaked one), but for the end of a
+//! failed (sub)transaction, which empties the list. While a page is pinned, no row on it is moved or overwritten (pruning
+//! and `vault_tde.reencrypt` want to be alone on it), so the same address is the same row; only transaction bits in its
+//! header change.
 
 use core::ptr;
 
