@@ -90,6 +90,16 @@ MERGE INTO t USING other o ON o.id = t.id
     WHEN NOT MATCHED THEN INSERT VALUES (o.id, o.a, o.b, o.n);
 SELECT count(*), sum(n), md5(string_agg(t::text, ' ' ORDER BY id)) FROM t;
 
+-- ANALYZE copies the rows of its sample, here 300, from pages that it has locked
+CREATE TABLE sampled AS SELECT i AS id, CASE WHEN i % 2 = 0 THEN repeat('s', i % 100) END AS s FROM generate_series(1, 3000) i;
+SET default_statistics_target = 1;
+ANALYZE sampled;
+ANALYZE t;
+RESET default_statistics_target;
+SELECT relname, reltuples FROM pg_class WHERE relname IN ('sampled', 't') AND relnamespace = 'twin'::regnamespace ORDER BY relname;
+SELECT tablename, attname, n_distinct FROM pg_stats WHERE schemaname = 'twin' AND tablename IN ('sampled', 't') AND attname = 'id' ORDER BY tablename;
+SELECT null_frac BETWEEN 0.3 AND 0.7, avg_width BETWEEN 30 AND 70 FROM pg_stats WHERE schemaname = 'twin' AND tablename = 'sampled' AND attname = 's';
+
 -- rows that move between partitions, and tables that share their slots
 CREATE TABLE p (id int, part int, a text) PARTITION BY LIST (part);
 CREATE TABLE p0 PARTITION OF p FOR VALUES IN (0);
