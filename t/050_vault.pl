@@ -18,7 +18,7 @@ need_openbao();
 my $bao = OpenBao->new;
 $bao->start;
 my $dir = $bao->dir;
-my $node = new_node('vault', $bao->settings('approle'), 'log_min_messages = debug1', 'log_statement = all', 'log_connections = on');
+my $node = new_node('vault', $bao->settings('approle'), 'max_connections = 40', 'log_min_messages = debug1', 'log_statement = all', 'log_connections = on');
 $node->start;
 
 # Sets something, and waits until the server has taken it.
