@@ -1,4 +1,4 @@
-# The server is killed with -9 at twenty moments of rotations, re-encryptions and retirements of keys, with writers
+# The server is killed with -9 at twenty moments of rotations, re-encryptions, retirements and re-wrappings of keys, with writers
 # beside them. No row is lost, and none is left that cannot be read.
 
 use strict;
@@ -21,7 +21,7 @@ $node->safe_psql('postgres', q{
 	INSERT INTO t SELECT i, i, CASE WHEN i % 10 = 0 THEN repeat(md5(i::text), 150) END FROM generate_series(1, 1000) i;
 	INSERT INTO twin SELECT * FROM t;
 	CREATE TABLE done (what text, times int) USING heap;
-	INSERT INTO done VALUES ('rotated', 0), ('re-encrypted', 0), ('retired', 0)});
+	INSERT INTO done VALUES ('rotated', 0), ('re-encrypted', 0), ('retired', 0), ('re-wrapped', 0)});
 
 # Each says, in a transaction of its own, that it has got so far.
 my $keys = $node->basedir . '/keys.sql';
@@ -32,6 +32,8 @@ CALL vault_tde.reencrypt('t', 3);
 UPDATE done SET times = times + 1 WHERE what = 're-encrypted';
 SELECT count(vault_tde.retire_key(generation)) FROM (SELECT generation FROM vault_tde.keys WHERE NOT is_current OFFSET 0) k;
 UPDATE done SET times = times + 1 WHERE what = 'retired';
+SELECT vault_tde.rewrap_keys();
+UPDATE done SET times = times + 1 WHERE what = 're-wrapped';
 });
 my $writes = $node->basedir . '/writes.sql';
 append_to_file($writes, q{

@@ -5,11 +5,12 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Vault;
 
-our @EXPORT = qw(link_path inner_plugins has_plugin decoding_node describe_pgoutput binary_stream twin_slots);
+our @EXPORT = qw(link_path inner_plugins has_plugin decoding_node describe_pgoutput binary_stream twin_slots walsender_session);
 
 # The dynamic_library_path that puts us in pgoutput's place.
 sub link_path { return '$libdir/pg_vault_tde:$libdir' }
@@ -135,6 +136,37 @@ sub describe_pgoutput
 		}
 	}
 	return join "\n", @lines;
+}
+
+# Runs commands on one walsender, whatever errors come, and returns for each what it sent: { data of COPY, error, its fields
+# as lines }.
+sub walsender_session
+{
+	my ($node, $db, @commands) = @_;
+	my $socket = IO::Socket::UNIX->new(Peer => $node->host . '/.s.PGSQL.' . $node->port) or die "no connection: $!";
+	my $startup = pack 'N (Z*)*', 196608, user => scalar getpwuid($>), database => $db, replication => 'database', '';
+	print $socket pack('N', 4 + length $startup), $startup;
+	$socket->flush;
+	my @results;
+	local $SIG{ALRM} = sub { die 'timed out on a walsender' };
+	alarm $PostgreSQL::Test::Utils::timeout_default;
+	while (read $socket, my $head, 5)
+	{
+		my ($kind, $length) = unpack 'a N', $head;
+		my $body = '';
+		read $socket, $body, $length - 4 if $length > 4;
+		if ($kind eq 'd') { $results[-1]{data} .= $body; }
+		if ($kind eq 'E') { $results[-1]{error} = $body =~ s/\0(.)/\n$1: /gr; }
+		if ($kind eq 'Z')
+		{
+			my $command = shift @commands // last;
+			push @results, { data => '', error => '' };
+			print $socket pack('a N Z*', 'Q', 5 + length $command, $command);
+			$socket->flush;
+		}
+	}
+	alarm 0;
+	return @results;
 }
 
 1;

@@ -184,6 +184,7 @@ UPDATE busy SET x = x + 1;
 SELECT pg_stat_force_next_flush();
 \set VERBOSITY terse
 VACUUM busy;
+SELECT value, ok FROM vault_tde.status() WHERE item = 'rows encrypted, near the limit' AND value LIKE '%busy';
 \set VERBOSITY default
 SELECT 'busy'::regclass::oid AS oid \gset
 SELECT pg_stat_reset_single_table_counters(:oid);

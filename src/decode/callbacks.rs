@@ -1,17 +1,18 @@
 //! Every function that logical decoding calls. Each one hands the work to the inner plugin's function of the same name or,
-//! without an inner plugin, to the text format.
+//! without an inner plugin, to a format of our own.
 //!
-//! The text format runs in the memory of one callback (`Session::run`). An inner plugin runs in the memory context that
+//! Our formats run in the memory of one callback (`Session::run`). An inner plugin runs in the memory context that
 //! core has called us in, as it would without us. A callback that it lacks does nothing, or raises an ERROR, as core does
 //! then.
 
 use core::ffi::{c_char, c_int, CStr};
 
+use super::format::{Message, Streamed};
 use super::inner::{required, Choice, Inner};
 use super::options::Options;
 use super::session::Session;
 use super::txn::Txn;
-use super::{extension, origin, swap, text, values};
+use super::{extension, format, origin, swap, values};
 use crate::keys;
 use crate::pg::memory::{self, slice};
 use crate::pg::rel::Relation;
@@ -96,7 +97,7 @@ pg_callback! {
             let session = session_with_extension(ctx);
             match session.inner() {
                 Some(inner) => required(inner.begin_cb, "begin")(ctx, txn),
-                None => session.run(|| text::transaction::begin(session, Txn::of(txn))),
+                None => session.run(|| format::transaction::begin(session, Txn::of(txn))),
             }
         }
     }
@@ -116,10 +117,7 @@ pg_callback! {
             if let Some(inner) = session.inner() {
                 return delegate_change(inner.change_cb, ctx, txn, relation, change);
             }
-            let txn = Txn::of(txn);
-            session.run(|| {
-                swap::with_plaintext(session, txn, relation, change, || text::row::change(session, txn, relation, change));
-            });
+            session.run(|| format::change::change(session, Txn::of(txn), relation, change));
         }
     }
 
@@ -135,7 +133,7 @@ pg_callback! {
             let session = Session::of(ctx);
             let Some(inner) = session.inner() else {
                 let relations = slice(relations, nrelations as usize);
-                return session.run(|| text::row::truncate(session, Txn::of(txn), relations, change));
+                return session.run(|| format::change::truncate(session, Txn::of(txn), relations, change));
             };
             if let Some(truncate) = inner.truncate_cb {
                 truncate(ctx, txn, nrelations, relations, change);
@@ -149,7 +147,7 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.commit_cb, "commit")(ctx, txn, lsn),
-                None => session.run(|| text::transaction::commit(session, Txn::of(txn))),
+                None => session.run(|| format::transaction::commit(session, Txn::of(txn))),
             }
             session.values().forget(Txn::of(txn));
         }
@@ -173,7 +171,8 @@ pg_callback! {
             }
             let Some(inner) = session.inner() else {
                 let txn = transactional.then(|| Txn::of(txn));
-                return session.run(|| text::transaction::message(session, txn, prefix, content, size));
+                let message = Message { prefix, content, len: size, lsn };
+                return session.run(|| format::transaction::message(session, txn, message));
             };
             if let Some(message) = inner.message_cb {
                 message(ctx, txn, lsn, transactional, prefix, size, content);
@@ -226,7 +225,7 @@ pg_callback! {
             let session = session_with_extension(ctx);
             match session.inner() {
                 Some(inner) => required(inner.begin_prepare_cb, "begin_prepare")(ctx, txn),
-                None => session.run(|| text::transaction::begin(session, Txn::of(txn))),
+                None => session.run(|| format::transaction::begin(session, Txn::of(txn))),
             }
         }
     }
@@ -238,7 +237,7 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.prepare_cb, "prepare")(ctx, txn, lsn),
-                None => session.run(|| text::transaction::prepare(session, Txn::of(txn))),
+                None => session.run(|| format::transaction::prepare(session, Txn::of(txn))),
             }
             session.values().forget(Txn::of(txn));
         }
@@ -251,7 +250,7 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.commit_prepared_cb, "commit_prepared")(ctx, txn, lsn),
-                None => session.run(|| text::transaction::commit_prepared(session, Txn::of(txn))),
+                None => session.run(|| format::transaction::commit_prepared(session, Txn::of(txn))),
             }
         }
     }
@@ -268,7 +267,7 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.rollback_prepared_cb, "rollback_prepared")(ctx, txn, prepare_end_lsn, prepare_time),
-                None => session.run(|| text::transaction::rollback_prepared(session, Txn::of(txn))),
+                None => session.run(|| format::transaction::rollback_prepared(session, Txn::of(txn))),
             }
         }
     }
@@ -285,7 +284,7 @@ pg_callback! {
                     origin::complete(ctx, txn);
                     required(inner.stream_start_cb, "stream_start")(ctx, txn);
                 }
-                None => session.run(|| text::stream::start(session, Txn::of(txn))),
+                None => session.run(|| format::stream::start(session, Txn::of(txn))),
             }
         }
     }
@@ -296,7 +295,7 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.stream_stop_cb, "stream_stop")(ctx, txn),
-                None => session.run(|| text::stream::stop(session, Txn::of(txn))),
+                None => session.run(|| format::stream::stop(session, Txn::of(txn))),
             }
         }
     }
@@ -308,7 +307,7 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.stream_abort_cb, "stream_abort")(ctx, txn, lsn),
-                None => session.run(|| text::stream::abort(session, Txn::of(txn))),
+                None => session.run(|| format::stream::abort(session, Txn::of(txn), lsn)),
             }
             session.values().forget(Txn::of(txn));
         }
@@ -320,7 +319,7 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.stream_prepare_cb, "stream_prepare")(ctx, txn, lsn),
-                None => session.run(|| text::stream::prepare(session, Txn::of(txn))),
+                None => session.run(|| format::stream::prepare(session, Txn::of(txn))),
             }
             session.values().forget(Txn::of(txn));
         }
@@ -332,13 +331,12 @@ pg_callback! {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => required(inner.stream_commit_cb, "stream_commit")(ctx, txn, lsn),
-                None => session.run(|| text::stream::commit(session, Txn::of(txn))),
+                None => session.run(|| format::stream::commit(session, Txn::of(txn))),
             }
             session.values().forget(Txn::of(txn));
         }
     }
 
-    /// The text format does not show the row, so there is nothing to decrypt for it.
     pub fn stream_change(
         ctx: *mut LogicalDecodingContext,
         txn: *mut ReorderBufferTXN,
@@ -354,7 +352,7 @@ pg_callback! {
             if let Some(inner) = session.inner() {
                 return delegate_change(inner.stream_change_cb, ctx, txn, relation, change);
             }
-            session.run(|| text::stream::change(session, Txn::of(txn)));
+            session.run(|| format::change::stream_change(session, Txn::of(txn), relation, change));
         }
     }
 
@@ -370,16 +368,19 @@ pg_callback! {
         // SAFETY: the arguments of the callback.
         unsafe {
             let session = Session::of(ctx);
-            let Some(inner) = session.inner() else {
-                if !values::is_ours(prefix) {
-                    let txn = transactional.then(|| Txn::of(txn));
-                    session.run(|| text::stream::message(session, txn, prefix, content, size));
+            if values::is_ours(prefix) {
+                if session.inner().is_some() || session.options().lines().shows_streamed() {
+                    collect(session, txn, transactional, content, size);
                 }
                 return;
-            };
-            if values::is_ours(prefix) {
-                return collect(session, txn, transactional, content, size);
             }
+            let Some(inner) = session.inner() else {
+                let message = Message { prefix, content, len: size, lsn };
+                return session.run(|| match transactional {
+                    true => format::stream::line(session, Txn::of(txn), Streamed::Message(message)),
+                    false => format::transaction::message(session, None, message),
+                });
+            };
             if let Some(message) = inner.stream_message_cb {
                 message(ctx, txn, lsn, transactional, prefix, size, content);
             }
@@ -397,7 +398,8 @@ pg_callback! {
         unsafe {
             let session = Session::of(ctx);
             let Some(inner) = session.inner() else {
-                return session.run(|| text::stream::truncate(session, Txn::of(txn)));
+                let relations = slice(relations, nrelations as usize);
+                return session.run(|| format::change::stream_truncate(session, Txn::of(txn), relations, change));
             };
             if let Some(truncate) = inner.stream_truncate_cb {
                 truncate(ctx, txn, nrelations, relations, change);

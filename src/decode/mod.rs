@@ -6,14 +6,18 @@
 //! | `callbacks.rs` | every function that logical decoding calls                          | always            |
 //! | `session.rs`   | what a session keeps, and the memory context of one callback        | every callback    |
 //! | `txn.rs`       | a transaction as core presents it                                   | every callback    |
-//! | `inner.rs`     | which plugin formats the changes: pgoutput, ..., or our text        | once a session    |
-//! | `options.rs`   | the options of the text format                                      | once a session    |
+//! | `inner.rs`     | which plugin formats the changes: pgoutput, ..., or one of our own   | once a session    |
+//! | `options.rs`   | the options of our own formats                                      | once a session    |
+//! | `tables.rs`    | which tables they ask for                                           | every change      |
 //! | `extension.rs` | is the extension there in this database?                            | first transaction |
 //! | `swap.rs`      | plaintext tuples in place of the stored ones while a change is sent | encrypted changes |
 //! | `identity.rs`  | the old row cut down to what heap would have logged                 | UPDATE, DELETE    |
 //! | `values.rs`    | messages that carry out-of-line values                              | messages          |
 //! | `origin.rs`    | the replication origin of a stream that begins with our messages    | streams           |
+//! | `format/`      | when a line is due, if there is no inner plugin                     | every callback    |
 //! | `text/`        | test_decoding's output format, byte for byte                        | every line sent   |
+//! | `json/`        | a JSON object for each change                                       | every line sent   |
+//! | `out.rs`       | the line being written                                              | every line sent   |
 //! | `guard.rs`     | no encrypted table is decoded by a plugin that is not ours          | relcache builds   |
 //!
 //! **Memory.** A callback allocates in the session's one scratch context, which is reset when the callback starts (an
@@ -26,13 +30,17 @@
 
 mod callbacks;
 mod extension;
+mod format;
 pub mod guard;
 mod identity;
 pub mod inner;
+mod json;
 mod options;
 mod origin;
+mod out;
 mod session;
 mod swap;
+mod tables;
 mod text;
 mod txn;
 mod values;

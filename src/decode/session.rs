@@ -10,7 +10,7 @@ use core::mem::size_of;
 use super::guard;
 use super::inner::Inner;
 use super::options::Options;
-use super::text::Out;
+use super::out::Out;
 use super::values::Values;
 use crate::pg::error::INTERNAL_ERROR;
 use crate::pg::memory::{self, MemoryContext};

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_void};
 use core::ptr;
 
-use crate::pg::sys::{self, ReorderBufferTXN, TimestampTz, TransactionId};
+use crate::pg::sys::{self, ReorderBufferTXN, TimestampTz, TransactionId, XLogRecPtr};
 
 /// Whether the transaction, or its current stream, has sent a line: what `skip-empty-xacts` asks. The two bits are kept
 /// in the value of `txn->output_plugin_private` itself, so there is nothing to allocate, to free, or to leak with a
@@ -29,7 +29,7 @@ impl Txn {
         unsafe { (*self.0).xid }
     }
 
-    /// The name of a prepared transaction.
+    /// The name of a prepared transaction; null if it is none.
     pub fn gid(self) -> *const c_char {
         // SAFETY: as for `xid`.
         unsafe { (*self.0).gid }
@@ -43,6 +43,18 @@ impl Txn {
     pub fn prepare_time(self) -> TimestampTz {
         // SAFETY: as for `commit_time`.
         unsafe { (*self.0).xact_time.prepare_time }
+    }
+
+    /// Where the record of its end is that is being decoded, or was the last one read of a transaction in progress.
+    pub fn final_lsn(self) -> XLogRecPtr {
+        // SAFETY: as for `xid`.
+        unsafe { (*self.0).final_lsn }
+    }
+
+    /// Where the record behind that begins.
+    pub fn end_lsn(self) -> XLogRecPtr {
+        // SAFETY: as for `xid`.
+        unsafe { (*self.0).end_lsn }
     }
 
     /// `rbtxn_is_toptxn()`

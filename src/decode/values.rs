@@ -19,7 +19,7 @@ use crate::pg::tuple::{self, HeapTuple};
 use crate::pg::varlena::{self, Varlena};
 use crate::pg::{majors, Oid};
 use crate::pg_error;
-use crate::toast::message::{Header, Kind, PREFIX};
+use crate::toast::message::{self, Header, Kind, PREFIX};
 use crate::toast::{pieces, PIECE_SIZE};
 
 /// The largest value that a varlena can hold.
@@ -125,24 +125,30 @@ impl Values {
             match header.kind {
                 Kind::New => self.append(key(0), &header, chunks),
                 Kind::Old => self.append(key(1), &header, chunks),
-                Kind::Cancelled => {
-                    self.remove(&key(0));
-                    self.remove(&key(1));
+                Kind::Cancelled if message::is_authentic_cancel(&header, chunks) => {
+                    for key in [key(0), key(1)] {
+                        let (value, found) = self.search(&key, sys::HASH_FIND);
+                        if found && (*value).xid == header.xid {
+                            self.remove(&key);
+                        }
+                    }
                 }
+                Kind::Cancelled => {}
             }
         }
     }
 
-    /// Adds the pieces of one message to their value; drops the value when they do not fit.
+    /// Adds the pieces of one message to their value. A message that does not fit, or is not authentic, leaves the value as it
+    /// was: it is not the writer's.
     unsafe fn append(self, key: Key, header: &Header, chunks: &[u8]) {
         // SAFETY: a piece is decrypted to its place in the value, against whose size the chunks are checked.
         unsafe {
             if header.first_seq == 0 {
-                // it may be sent again: an UPDATE that has to be tried again sends its old values anew
-                self.remove(&key);
                 if !is_authentic(header, chunks) {
                     return;
                 }
+                // it may be sent again: an UPDATE that has to be tried again sends its old values anew
+                self.remove(&key);
                 let len = varlena::HEADER + header.size as usize;
                 let data: *mut u8 = sys::MemoryContextAllocHuge(self.context, len).cast();
                 let (value, _) = self.search(&key, sys::HASH_ENTER);
@@ -150,7 +156,7 @@ impl Values {
             }
             let (value, found) = self.search(&key, sys::HASH_FIND);
             if !found || (*value).size != header.size || (*value).next_seq != header.first_seq {
-                return self.remove(&key);
+                return;
             }
             for item in header.chunks(chunks) {
                 let opened = item.is_some_and(|(seq, stored)| {
@@ -158,7 +164,7 @@ impl Values {
                     keys::open_chunk(header.toast_oid, (header.value_id, seq), stored, to).is_ok()
                 });
                 if !opened {
-                    return self.remove(&key);
+                    return;
                 }
                 (*value).next_seq += 1;
             }
@@ -183,6 +189,14 @@ impl Values {
     /// # Safety
     /// In a callback that ends `txn`.
     pub unsafe fn forget(self, txn: Txn) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let top = txn.is_top();
+            self.forget_if(|value| (if top { value.key.top_xid } else { value.xid }) == txn.xid());
+        }
+    }
+
+    unsafe fn forget_if(self, over: impl Fn(&Value) -> bool) {
         // SAFETY: dynahash allows to remove the entry that a sequential search has just returned.
         unsafe {
             if sys::hash_get_num_entries(self.table) == 0 {
@@ -195,12 +209,24 @@ impl Values {
                 if value.is_null() {
                     break;
                 }
-                let ended = if txn.is_top() { (*value).key.top_xid } else { (*value).xid };
-                if ended == txn.xid() {
+                if over(&*value) {
                     let key = (*value).key;
                     self.remove(&key);
                 }
             }
+        }
+    }
+
+    /// Forgets the values that have come for a table whose changes nobody asks for: they came right before the row that was to
+    /// have them.
+    ///
+    /// # Safety
+    /// In `change`, with the relation it was called for.
+    pub unsafe fn forget_table(self, txn: Txn, relation: Relation) {
+        // SAFETY: rd_rel of an open relation is set.
+        unsafe {
+            let toast_oid = (*(*relation).rd_rel).reltoastrelid;
+            self.forget_if(|value| value.key.top_xid == txn.top().xid() && value.key.toast_oid == toast_oid);
         }
     }
 

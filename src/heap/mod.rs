@@ -6,6 +6,7 @@ mod carrier;
 mod changed;
 mod modify;
 mod old;
+mod recent;
 mod rewrite;
 mod routine;
 pub mod row;
@@ -46,6 +47,7 @@ fn forget_rows() {
 
 pg_callback! {
     fn at_xact_event(event: sys::XactEvent, _arg: *mut core::ffi::c_void) {
+        recent::forget_all();
         if event == sys::XACT_EVENT_ABORT || event == sys::XACT_EVENT_PARALLEL_ABORT {
             forget_rows();
         }
@@ -58,6 +60,7 @@ pg_callback! {
         _arg: *mut core::ffi::c_void,
     ) {
         if event == sys::SUBXACT_EVENT_ABORT_SUB {
+            recent::forget_all();
             forget_rows();
         }
     }

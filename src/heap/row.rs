@@ -46,6 +46,26 @@ pub unsafe fn open_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> Heap
     }
 }
 
+/// What [`open_into`] would do, where the plaintext of the same stored row is at hand: `opened`, a result of
+/// [`open_into`]. What is in the clear, and may have changed meanwhile, is that of `stored`.
+///
+/// # Safety
+/// As for [`open_into`]; the rows must be the same, `opened` not in `block`.
+#[inline]
+pub unsafe fn copy_opened(opened: HeapTuple, stored: HeapTuple, block: *mut u8) -> HeapTuple {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let plain: HeapTuple = block.cast();
+        let data = block.add(HEAPTUPLESIZE);
+        core::ptr::copy_nonoverlapping((*opened).t_data.cast::<u8>(), data, (*opened).t_len as usize);
+        *plain = *stored;
+        (*plain).t_data = data.cast();
+        (*plain).t_len = (*opened).t_len;
+        take_header(plain, stored);
+        plain
+    }
+}
+
 /// Encrypts `plain` for the relation of `key_oid` into the block at `block` and returns the stored tuple, whose
 /// HeapTupleData is at the block's start. May raise the errors of the key provider.
 ///

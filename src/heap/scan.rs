@@ -1,8 +1,8 @@
 //! Reading: every callback that hands out rows lets heapam fill the raw slot, and publishes it (see `slot.rs`).
 //!
-//! Nothing here decrypts but ANALYZE, which has to (see [`scan_analyze_next_tuple`]), and scans with scan keys.
+//! Nothing here decrypts but scans with scan keys.
 
-use super::slot::{force, publish, raw_of, stored};
+use super::slot::{publish, publish_locked, raw_of, stored};
 use crate::pg::rel::key_oid;
 use crate::pg::tuple::{clear, is_empty, TupleTableSlot};
 use crate::pg::{heapam, sys, Oid};
@@ -112,9 +112,8 @@ pg_callback! {
         }
     }
 
-    /// heapam returns with the buffer's content lock held, and ANALYZE copies the row at once. Decryption may read the
-    /// key table or raise an ERROR that looks up names, so it is done here, with the lock given up meanwhile: the pin
-    /// keeps the row in place, and heapam looks at the page anew for each row.
+    /// heapam returns with the buffer's content lock held, and looks at the page anew when it is called again. ANALYZE
+    /// copies the rows of its sample at once, and only those are decrypted, with the lock given up meanwhile.
     pub fn scan_analyze_next_tuple(
         scan: sys::TableScanDesc,
         oldest_xmin: sys::TransactionId,
@@ -126,11 +125,10 @@ pg_callback! {
         unsafe {
             let next = heapam().scan_analyze_next_tuple.unwrap_unchecked();
             let found = next(scan, oldest_xmin, liverows, deadrows, raw_of(slot));
-            if publish_found(scan, slot, found) {
-                let buffer = (*scan.cast::<sys::HeapScanDescData>()).rs_cbuf;
-                sys::LockBuffer(buffer, sys::BUFFER_LOCK_UNLOCK as i32);
-                force(slot);
-                sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+            if found {
+                publish_locked(slot, scan_key_oid(scan));
+            } else {
+                clear(slot);
             }
             found
         }

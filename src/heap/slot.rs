@@ -7,13 +7,17 @@
 //!
 //! The outer slot is a `HeapTupleTableSlot` to everything in core: what is not about laziness is done by
 //! `TTSOpsHeapTuple`'s own functions. Clearing or materializing the outer slot releases the raw slot's pin.
+//!
+//! An UPDATE meets its old row three times: the scan finds it, the executor fetches it again to form the new row, and
+//! `tuple_update` compares the two. It is read and decrypted once, since the slots that have last been filled are
+//! remembered (`recent.rs`).
 
 use core::mem::{size_of, MaybeUninit};
 use core::ptr;
 
-use super::row;
+use super::{recent, row};
 use crate::pg::memory::{self, Scratch};
-use crate::pg::tuple::{clear, is_empty, TupleTableSlot};
+use crate::pg::tuple::{clear, is_empty, HeapTuple, TupleTableSlot};
 use crate::pg::{sys, BackendCell, Datum, Oid, INVALID_OID};
 use crate::{copy_minimal_tuple_callback, pg_callback, pg_error};
 
@@ -27,9 +31,13 @@ pub struct VaultSlot {
     lazy: bool,
     /// `pg::rel::key_oid` of the relation that the raw slot's row is from.
     key_oid: Oid,
+    /// The slot's tuple is the one in `buffer`.
+    opened: bool,
+    /// Whoever asks for an attribute of the lazy row holds the content lock of its page, shared.
+    locked: bool,
     /// Where the row is decrypted to; lives in `tts_mcxt`.
     buffer: Scratch,
-    /// Bytes of `buffer` that hold plaintext.
+    /// Bytes of `buffer` that may hold plaintext: the slot's row or, until that is decrypted, the one before.
     used: usize,
 }
 
@@ -105,19 +113,40 @@ pub unsafe fn publish(slot: *mut TupleTableSlot, key_oid: Oid) {
     // SAFETY: as the caller promises; the fields below are those that ExecStoreBufferHeapTuple sets.
     unsafe {
         let vault: *mut VaultSlot = slot.cast();
-        forget(vault);
         let raw = &raw mut (*vault).raw;
         if (*raw).base.tuple.is_null() {
             // a bitmap scan of 17 that needs no columns gives rows of NULLs without reading the table
             sys::ExecStoreAllNullTuple(slot);
             return;
         }
-        (*slot).tts_flags &= !(sys::TTS_FLAG_EMPTY as u16);
-        (*slot).tts_nvalid = 0;
+        // a scan's slot points to a tuple of the scan: with one of its own the slot depends on nothing but the pin
+        if (*raw).base.tuple != &raw mut (*raw).base.tupdata {
+            (*raw).base.tupdata = *(*raw).base.tuple;
+            (*raw).base.tuple = &raw mut (*raw).base.tupdata;
+        }
+        if !(*vault).lazy {
+            // (a lazy slot has nothing of the row before: nobody has looked at that)
+            drop_tuple(vault);
+            (*slot).tts_flags &= !(sys::TTS_FLAG_EMPTY as u16);
+            (*vault).lazy = true;
+        }
         (*slot).tts_tid = (*raw).base.base.tts_tid;
         (*slot).tts_tableOid = (*raw).base.base.tts_tableOid;
         (*vault).key_oid = key_oid;
-        (*vault).lazy = true;
+        recent::note(slot);
+    }
+}
+
+/// [`publish`] for a caller that returns with the content lock of the row's page held, shared, and that looks at the page
+/// anew when it goes on: the lock is given up for as long as the row is decrypted. The pin keeps the row in place.
+///
+/// # Safety
+/// As for [`publish`]; the lock is held until the slot is cleared or filled anew.
+pub unsafe fn publish_locked(slot: *mut TupleTableSlot, key_oid: Oid) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        publish(slot, key_oid);
+        (*slot.cast::<VaultSlot>()).locked = true;
     }
 }
 
@@ -127,7 +156,7 @@ pub unsafe fn publish(slot: *mut TupleTableSlot, key_oid: Oid) {
 /// # Safety
 /// As for [`raw_of`].
 #[inline]
-pub unsafe fn stored(slot: *mut TupleTableSlot) -> sys::HeapTuple {
+pub unsafe fn stored(slot: *mut TupleTableSlot) -> HeapTuple {
     // SAFETY: as for raw_of.
     unsafe {
         let vault: *mut VaultSlot = slot.cast();
@@ -135,6 +164,23 @@ pub unsafe fn stored(slot: *mut TupleTableSlot) -> sys::HeapTuple {
             ptr::null_mut()
         } else {
             (*vault).raw.base.tuple
+        }
+    }
+}
+
+/// The slot's tuple, if it has been decrypted into the slot's own buffer; else null. Valid until the slot is touched.
+///
+/// # Safety
+/// As for [`raw_of`].
+#[inline]
+pub unsafe fn opened(slot: *mut TupleTableSlot) -> HeapTuple {
+    // SAFETY: as for raw_of.
+    unsafe {
+        let vault: *mut VaultSlot = slot.cast();
+        if (*vault).opened {
+            (*vault).base.tuple
+        } else {
+            ptr::null_mut()
         }
     }
 }
@@ -175,20 +221,55 @@ pub unsafe fn force(slot: *mut TupleTableSlot) {
 unsafe fn decrypt(vault: *mut VaultSlot) {
     // SAFETY: a lazy slot's raw slot holds a pinned row.
     unsafe {
-        open_to_buffer(vault, (*vault).raw.base.tuple, (*vault).key_oid);
+        if (*vault).locked {
+            return decrypt_unlocked(vault);
+        }
+        let stored = (*vault).raw.base.tuple;
+        let plain = recent::plaintext(stored, vault.cast());
+        if plain.is_null() {
+            open_to_buffer(vault, stored, (*vault).key_oid);
+        } else {
+            fill_buffer(vault, stored, |block| row::copy_opened(plain, stored, block));
+        }
         (*vault).lazy = false;
     }
 }
 
+/// Decryption may read the key table, or raise an ERROR that looks names up: not with a content lock held.
+#[cold]
+unsafe fn decrypt_unlocked(vault: *mut VaultSlot) {
+    // SAFETY: the lock is held, as publish_locked was promised.
+    unsafe {
+        let buffer = (*vault).raw.buffer;
+        sys::LockBuffer(buffer, sys::BUFFER_LOCK_UNLOCK as i32);
+        (*vault).locked = false;
+        decrypt(vault);
+        sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+    }
+}
+
 /// Decrypts a stored row into the slot's buffer and makes it the slot's tuple.
-unsafe fn open_to_buffer(vault: *mut VaultSlot, stored: sys::HeapTuple, key_oid: Oid) {
-    // SAFETY: the buffer is reserved for the row's length.
+#[inline]
+unsafe fn open_to_buffer(vault: *mut VaultSlot, stored: HeapTuple, key_oid: Oid) {
+    // SAFETY: the block is as long as open_into asks for.
+    unsafe { fill_buffer(vault, stored, |block| row::open_into(key_oid, stored, block)) }
+}
+
+/// Makes what `fill` puts into a block of `row::open_size` bytes, the plaintext of `stored`, the slot's tuple. What the row
+/// before has left in the buffer is overwritten, or cleansed where it was longer.
+#[inline]
+unsafe fn fill_buffer(vault: *mut VaultSlot, stored: HeapTuple, fill: impl FnOnce(*mut u8) -> HeapTuple) {
+    // SAFETY: the buffer is reserved for the row's length, and at least `used` bytes long.
     unsafe {
         let size = row::open_size((*stored).t_len);
         let block = (*vault).buffer.reserve((*vault).base.base.tts_mcxt, size);
+        if (*vault).used > size {
+            memory::cleanse(block.add(size).cast(), (*vault).used - size);
+        }
         (*vault).used = size;
-        (*vault).base.tuple = row::open_into(key_oid, stored, block);
+        (*vault).base.tuple = fill(block);
         (*vault).base.off = 0;
+        (*vault).opened = true;
     }
 }
 
@@ -197,7 +278,7 @@ unsafe fn open_to_buffer(vault: *mut VaultSlot, stored: sys::HeapTuple, key_oid:
 ///
 /// # Safety
 /// `slot` must be of our kind, `stored` a valid stored tuple.
-pub unsafe fn store_stored(slot: *mut TupleTableSlot, stored: sys::HeapTuple, key_oid: Oid, table_oid: Oid) {
+pub unsafe fn store_stored(slot: *mut TupleTableSlot, stored: HeapTuple, key_oid: Oid, table_oid: Oid) {
     // SAFETY: the caller's promise; the buffer is reserved for the row's length.
     unsafe {
         clear(slot);
@@ -209,17 +290,16 @@ pub unsafe fn store_stored(slot: *mut TupleTableSlot, stored: sys::HeapTuple, ke
     }
 }
 
-/// Forgets the outer slot's content, cleansing what plaintext it owns; leaves the raw slot alone.
+/// Lets go of the outer slot's tuple, as `TTSOpsHeapTuple` clears a slot, but for a tuple in the slot's own buffer: that is
+/// overwritten by the next one, or cleansed when the slot is cleared.
 #[inline]
-unsafe fn forget(vault: *mut VaultSlot) {
+unsafe fn drop_tuple(vault: *mut VaultSlot) {
     // SAFETY: `vault` is a valid slot of ours.
     unsafe {
-        (*vault).lazy = false;
         let slot: *mut TupleTableSlot = vault.cast();
-        if (*vault).used != 0 {
-            memory::cleanse((*vault).buffer.as_ptr().cast(), (*vault).used);
-            (*vault).used = 0;
-        }
+        (*vault).lazy = false;
+        (*vault).opened = false;
+        (*vault).locked = false;
         if (*slot).tts_flags & sys::TTS_FLAG_SHOULDFREE as u16 != 0 {
             let tuple = (*vault).base.tuple;
             memory::cleanse((*tuple).t_data.cast(), (*tuple).t_len as usize);
@@ -228,11 +308,12 @@ unsafe fn forget(vault: *mut VaultSlot) {
     }
 }
 
-/// Lets go of the raw slot's pin.
+/// Lets go of the raw slot's pin. (heapam empties the raw slot itself at a scan's end.)
 #[inline]
 unsafe fn unpin(vault: *mut VaultSlot) {
     // SAFETY: the raw slot is initialised by slot_init and has TTSOpsBufferHeapTuple's callbacks.
     unsafe {
+        recent::forget(vault.cast());
         let raw = &raw mut (*vault).raw.base.base;
         if !is_empty(raw) {
             clear(raw);
@@ -263,8 +344,13 @@ pg_callback! {
     fn slot_clear(slot: *mut TupleTableSlot) {
         // SAFETY: `slot` is a VaultSlot.
         unsafe {
-            forget(slot.cast());
-            unpin(slot.cast());
+            let vault: *mut VaultSlot = slot.cast();
+            drop_tuple(vault);
+            if (*vault).used != 0 {
+                memory::cleanse((*vault).buffer.as_ptr().cast(), (*vault).used);
+                (*vault).used = 0;
+            }
+            unpin(vault);
         }
     }
 
@@ -306,7 +392,7 @@ pg_callback! {
         unsafe {
             let vault: *mut VaultSlot = slot.cast();
             force(slot);
-            if (*vault).used == 0 {
+            if !(*vault).opened {
                 heap_op!(materialize(slot));
             }
             unpin(vault);

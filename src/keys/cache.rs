@@ -51,26 +51,36 @@ impl CipherCache {
         CipherCache { sets: [const { [const { Entry::EMPTY }; WAYS] }; SETS] }
     }
 
-    /// The cipher of `oid`'s key for `purpose` under the data key `serial`, if it is here.
+    /// Where the cipher of `oid`'s key for `purpose` under the data key `serial` is, if it is here: for [`Self::at`].
     #[inline]
-    pub fn find(&mut self, oid: Oid, purpose: Purpose, serial: u32) -> Option<&mut Cipher> {
-        let set = self.set(oid, serial);
-        let way = set.iter().position(|e| e.oid == oid && e.serial == serial && e.purpose == purpose)?;
-        if way != 0 {
+    pub fn find(&mut self, oid: Oid, purpose: Purpose, serial: u32) -> Option<Place> {
+        let place = Place::of(oid, serial);
+        let set = &mut self.sets[place.0];
+        let wanted = |e: &Entry| e.oid == oid && e.serial == serial && e.purpose == purpose;
+        // a statement works with few relations, so the first way is nearly always the right one
+        if !wanted(&set[0]) {
+            let way = set.iter().position(wanted)?;
             set.swap(0, way);
         }
-        set[0].cipher.as_mut()
+        Some(place)
     }
 
     /// Derives that key from the data key and makes its cipher. None if OpenSSL fails.
     #[cold]
-    pub fn make(&mut self, oid: Oid, purpose: Purpose, serial: u32, dek: &Key) -> Option<&mut Cipher> {
+    pub fn make(&mut self, oid: Oid, purpose: Purpose, serial: u32, dek: &Key) -> Option<Place> {
         let key = kdf::derive(dek, purpose.label(), oid).ok()?;
         let cipher = Cipher::new(&key).ok()?;
-        let set = self.set(oid, serial);
+        let place = Place::of(oid, serial);
+        let set = &mut self.sets[place.0];
         set.rotate_right(1);
         set[0] = Entry { oid, serial, purpose, cipher: Some(cipher) };
-        set[0].cipher.as_mut()
+        Some(place)
+    }
+
+    /// The cipher that [`Self::find`] or [`Self::make`] has just named.
+    #[inline]
+    pub fn at(&mut self, place: Place) -> Option<&mut Cipher> {
+        self.sets[place.0][0].cipher.as_mut()
     }
 
     /// Drops the ciphers of data keys that `keep` does not want.
@@ -81,10 +91,16 @@ impl CipherCache {
             }
         }
     }
+}
 
+/// The set whose first way is the cipher looked for; good until the cache is asked for another one.
+#[derive(Clone, Copy)]
+pub struct Place(usize);
+
+impl Place {
     #[inline]
-    fn set(&mut self, oid: Oid, serial: u32) -> &mut [Entry; WAYS] {
+    const fn of(oid: Oid, serial: u32) -> Place {
         let hash = (oid ^ serial.rotate_right(8)).wrapping_mul(0x9E37_79B1);
-        &mut self.sets[(hash >> (u32::BITS - SET_BITS)) as usize]
+        Place((hash >> (u32::BITS - SET_BITS)) as usize)
     }
 }

@@ -277,15 +277,15 @@ unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Resul
 #[inline]
 fn cipher(backend: &mut Backend, oid: Oid, purpose: Purpose, index: usize) -> Result<(&mut Cipher, i32), Miss> {
     let key = backend.ring.key(index).ok_or(Miss::NoKey)?;
-    // looked up twice for the borrow checker's sake, the second time in the first way of the set
-    if backend.ciphers.find(oid, purpose, key.serial).is_none() {
-        let dek = key.dek.as_ref().ok_or(Miss::Wrapped(index))?;
-        backend
-            .ciphers
-            .make(oid, purpose, key.serial, dek)
-            .ok_or(Miss::Broken("OpenSSL could not make the key of a relation"))?;
-    }
-    let cipher = backend.ciphers.find(oid, purpose, key.serial).ok_or(Miss::NoKey)?;
+    let place = match backend.ciphers.find(oid, purpose, key.serial) {
+        Some(place) => place,
+        None => {
+            let dek = key.dek.as_ref().ok_or(Miss::Wrapped(index))?;
+            let made = backend.ciphers.make(oid, purpose, key.serial, dek);
+            made.ok_or(Miss::Broken("OpenSSL could not make the key of a relation"))?
+        }
+    };
+    let cipher = backend.ciphers.at(place).ok_or(Miss::NoKey)?;
     Ok((cipher, key.generation))
 }
 

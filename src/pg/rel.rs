@@ -1,5 +1,7 @@
 //! Relations: the macros of rel.h that Rust needs.
 
+use core::ffi::c_char;
+
 use super::fmgr::str_of;
 use super::sys;
 use super::{Oid, INVALID_OID};
@@ -23,6 +25,23 @@ pub unsafe fn oid(rel: Relation) -> Oid {
 pub unsafe fn name<'a>(rel: Relation) -> &'a str {
     // SAFETY: rd_rel of an open relation is set, and relname is NUL-terminated.
     unsafe { str_of((&raw const (*(*rel).rd_rel).relname.data).cast()) }
+}
+
+/// Schema and name of a decoded change's table: for the transient heap of a rewrite, those of the table being rewritten. In
+/// the current memory context or valid while the relation is open; the schema is null if it is not found.
+///
+/// # Safety
+/// `rel` must be open, in a transaction.
+pub unsafe fn shown_name(rel: Relation) -> (*const c_char, *const c_char) {
+    // SAFETY: rd_rel of an open relation is set, and relname is NUL-terminated.
+    unsafe {
+        let class = (*rel).rd_rel;
+        let name = match (*class).relrewrite {
+            INVALID_OID => (&raw const (*class).relname.data).cast(),
+            rewritten => sys::get_rel_name(rewritten).cast_const(),
+        };
+        (sys::get_namespace_name((*class).relnamespace), name)
+    }
 }
 
 /// The OID that the key of a relation's rows is bound to: its own, or that of the relation whose rewrite it is the

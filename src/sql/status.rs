@@ -5,9 +5,10 @@ use core::fmt;
 
 use crate::keys::provider::Provider;
 use crate::keys::{self, shared, Survey};
+use crate::maintenance::{limit, relations};
 use crate::pg::error::{pg_format, Report, INVALID_PARAMETER_VALUE};
 use crate::pg::fmgr::{put_row, str_of, text_datum, Call};
-use crate::pg::{sys, Datum};
+use crate::pg::{sys, Datum, Oid, INVALID_OID};
 use crate::pg_function;
 
 /// The name by which a replication slot asks for us.
@@ -24,6 +25,7 @@ pg_function! {
         keys(call);
         let (used, capacity) = shared::usage();
         line(call, "keys in shared memory", format_args!("{used} of {capacity}"), true);
+        rows_encrypted(call);
         openssl(call);
         decoding(call);
         0
@@ -112,6 +114,34 @@ unsafe fn key_lines(lines: &mut [Line]) -> usize {
         add("data keys under an older key", text, false);
     }
     count
+}
+
+/// The relation that most rows were encrypted for, and all that are near what one key should encrypt.
+fn rows_encrypted(call: Call) {
+    let mut most = (INVALID_OID, 0);
+    // SAFETY: in a transaction.
+    for &oid in unsafe { relations::all() } {
+        let rows = limit::rows_encrypted(oid);
+        if limit::is_near_limit(rows) {
+            let name = qualified_name(oid);
+            line(call, "rows encrypted, near the limit", format_args!("{rows} of {name}"), false);
+        } else if rows > most.1 {
+            most = (oid, rows);
+        }
+    }
+    if most.0 != INVALID_OID {
+        let (name, rows) = (qualified_name(most.0), most.1);
+        line(call, "rows encrypted, at most", format_args!("about {rows} of {name}"), true);
+    }
+}
+
+/// The relation's name as `regclass` prints it.
+fn qualified_name(oid: Oid) -> &'static str {
+    // SAFETY: a string in the current memory context, which lives as long as the call.
+    unsafe {
+        let name = sys::OidOutputFunctionCall(sys::F_REGCLASSOUT, oid as Datum);
+        str_of(name)
+    }
 }
 
 fn openssl(call: Call) {

@@ -1,4 +1,4 @@
-//! What SQL commands must not do to the extension's own objects.
+//! What SQL commands must not do to the extension's own objects, and what pg_upgrade does not bring along.
 
 use core::ptr;
 
@@ -42,6 +42,25 @@ unsafe fn refuse_to_empty_the_key_table(statement: *const sys::RefreshMatViewStm
     }
 }
 
+/// In pg_upgrade, which makes the extension's members one by one, from what pg_dump has found: makes `encrypted_heap` depend
+/// on `encrypted_toast`, as the extension's script says (and why), as soon as both are there.
+unsafe fn order_access_methods(statement: *const sys::CreateAmStmt) {
+    // SAFETY: a parsed statement of that node type, which has just been carried out.
+    unsafe {
+        if !matches!(str_of((*statement).amname), "encrypted_heap" | "encrypted_toast") {
+            return;
+        }
+        sys::CommandCounterIncrement();
+        let heap = sys::get_table_am_oid(c"encrypted_heap".as_ptr(), true);
+        let toast = sys::get_table_am_oid(c"encrypted_toast".as_ptr(), true);
+        if heap != INVALID_OID && toast != INVALID_OID {
+            let address =
+                |oid| sys::ObjectAddress { classId: sys::AccessMethodRelationId, objectId: oid, objectSubId: 0 };
+            sys::recordDependencyOn(&address(heap), &address(toast), sys::DEPENDENCY_NORMAL);
+        }
+    }
+}
+
 pg_callback! {
     fn process_utility(
         statement: *mut sys::PlannedStmt,
@@ -61,6 +80,9 @@ pg_callback! {
             }
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
+            if sys::IsBinaryUpgrade && (*node).type_ == sys::T_CreateAmStmt {
+                order_access_methods(node.cast());
+            }
         }
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! A decoder never sees the TOAST table's chunks (they are inserted with `HEAP_INSERT_NO_LOGICAL`). What it needs comes
 //! as transactional logical messages with the prefix `pg_vault_tde`, before the row that points to the value: a header,
-//! then stored chunks one after the other, up to [`SEGMENT_SIZE`] bytes a message. They are ciphertext as in the table.
+//! then stored chunks one after the other, up to [`SEGMENT_SIZE`] bytes a message. They are ciphertext as in the table. A value
+//! that no row needs after all is taken back by a message with a seal instead of chunks.
 
+use core::mem::size_of;
 use core::ptr;
 
 use super::piece_len;
 use crate::crypto::chunk::CHUNK_OVERHEAD;
+use crate::keys;
 use crate::pg::sizes::TOAST_MAX_CHUNK_SIZE;
 use crate::pg::{rel as relation, sys, Oid};
 
@@ -201,19 +204,41 @@ impl Sender {
     }
 }
 
-/// Tells decoders that no row points to the value after all, so that they need not hold it until the transaction ends.
+/// The number under which a cancellation is sealed; no value has so many pieces.
+const CANCEL_SEQ: u32 = u32::MAX;
+/// What is sealed: the writer's (sub)transaction.
+const CANCEL_LEN: usize = size_of::<sys::TransactionId>();
+
+/// Tells decoders that no row points to the value after all, so that they need not hold it until the transaction ends. The
+/// message is sealed like a chunk: any user may send messages of any prefix, and a forged one would make a row undecodable.
+/// Raises the errors of the key provider.
 ///
 /// # Safety
 /// `rel` must be open, in a transaction.
 pub unsafe fn cancel(rel: sys::Relation, toast_oid: Oid, value_id: Oid) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise; the message has room for the header and the seal.
     unsafe {
         if relation::is_logically_logged(rel) {
             let xid = sys::GetCurrentTransactionId();
             let rewrite = (*(*rel).rd_rel).relrewrite != 0;
-            let header =
-                Header { kind: Kind::Cancelled, rewrite, toast_oid, value_id, size: 0, first_seq: 0, xid }.to_bytes();
-            sys::LogLogicalMessage(PREFIX.as_ptr(), header.as_ptr().cast(), header.len(), true, false);
+            let header = Header { kind: Kind::Cancelled, rewrite, toast_oid, value_id, size: 0, first_seq: 0, xid };
+            let mut message = [0u8; HEADER_SIZE + CANCEL_LEN + CHUNK_OVERHEAD];
+            message[..HEADER_SIZE].copy_from_slice(&header.to_bytes());
+            let seal = message.as_mut_ptr().add(HEADER_SIZE);
+            keys::seal_chunk(toast_oid, (value_id, CANCEL_SEQ), &xid.to_le_bytes(), seal);
+            sys::LogLogicalMessage(PREFIX.as_ptr(), message.as_ptr().cast(), message.len(), true, false);
         }
     }
+}
+
+/// Whether a cancellation was sent by [`cancel`] in the (sub)transaction that its header names.
+///
+/// # Safety
+/// In a transaction; `seal` must be what is behind the header.
+pub unsafe fn is_authentic_cancel(header: &Header, seal: &[u8]) -> bool {
+    let mut xid = [0u8; CANCEL_LEN];
+    // SAFETY: the seal is as long as one of CANCEL_LEN bytes.
+    seal.len() == CANCEL_LEN + CHUNK_OVERHEAD
+        && unsafe { keys::open_chunk(header.toast_oid, (header.value_id, CANCEL_SEQ), seal, xid.as_mut_ptr()) }.is_ok()
+        && xid == header.xid.to_le_bytes()
 }

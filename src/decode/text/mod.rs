@@ -1,86 +1,171 @@
 //! The text format: test_decoding's, byte for byte, so that its expected files check ours, and an encrypted table
-//! decodes as its heap twin does.
+//! decodes as its heap twin does. (`include-lsn` adds what test_decoding has not.)
 //!
 //! Values are shown by their types' output functions under the session's settings (DateStyle, TimeZone, …), as
-//! test_decoding does.
+//! test_decoding does. Streamed transactions are not shown: they may still abort.
 
-pub mod row;
-pub mod stream;
-pub mod transaction;
+mod row;
 
-use core::ffi::{c_char, CStr};
-use core::fmt::{self, Write};
+use super::format::{Lines, Mark, Message, Streamed};
+use super::options::Options;
+use super::out::Out;
+use super::txn::Txn;
+use crate::pg::rel::Relation;
+use crate::pg::sys::{ReorderBufferChange, XLogRecPtr};
 
-use crate::pg::sys::{self, StringInfo, TimestampTz};
+pub struct Text;
 
-/// The line being written: `ctx->out`, which grows in `ctx->context` and is reused for every line. Every function may
-/// raise an ERROR (a line of more than 1 GB).
-#[derive(Clone, Copy)]
-pub struct Out(StringInfo);
-
-impl Out {
-    /// # Safety
-    /// `buffer` must be a StringInfo that stays valid as long as the value is used.
-    pub unsafe fn to(buffer: StringInfo) -> Self {
-        Self(buffer)
+impl Lines for Text {
+    fn begin(&self, out: Out, options: &Options, txn: Txn) {
+        out.str("BEGIN");
+        if options.include_xids {
+            out.fmt(format_args!(" {}", txn.xid()));
+        }
+        lsn(out, options, txn.final_lsn());
     }
 
-    #[inline]
-    pub fn bytes(self, bytes: &[u8]) {
-        // SAFETY: a live StringInfo; pointer and length are those of a slice.
-        unsafe { sys::appendBinaryStringInfo(self.0, bytes.as_ptr().cast(), bytes.len() as i32) }
+    fn mark(&self, out: Out, options: &Options, txn: Txn, mark: Mark) {
+        let time = match mark {
+            Mark::Commit => {
+                out.str("COMMIT");
+                if options.include_xids {
+                    out.fmt(format_args!(" {}", txn.xid()));
+                }
+                Some(txn.commit_time())
+            }
+            Mark::Prepare => prepared(out, options, txn, "PREPARE TRANSACTION ", txn.prepare_time()),
+            Mark::CommitPrepared => prepared(out, options, txn, "COMMIT PREPARED ", txn.commit_time()),
+            Mark::RollbackPrepared => prepared(out, options, txn, "ROLLBACK PREPARED ", txn.commit_time()),
+            Mark::StreamStart => {
+                out.str("opening a streamed block for transaction");
+                return xid(out, options, txn);
+            }
+            Mark::StreamStop => {
+                out.str("closing a streamed block for transaction");
+                return xid(out, options, txn);
+            }
+            Mark::StreamPrepare => {
+                let what = if options.include_xids { "TXN " } else { "" };
+                out.str("preparing streamed transaction ");
+                prepared(out, options, txn, what, txn.prepare_time())
+            }
+            Mark::StreamCommit => {
+                out.str("committing streamed transaction");
+                xid(out, options, txn);
+                Some(txn.commit_time())
+            }
+        };
+        if let (Some(time), true) = (time, options.include_timestamp) {
+            out.time(time);
+        }
+        lsn(out, options, txn.final_lsn());
     }
 
-    #[inline]
-    pub fn str(self, text: &str) {
-        self.bytes(text.as_bytes());
+    fn stream_abort(&self, out: Out, options: &Options, txn: Txn, at: XLogRecPtr) {
+        out.str("aborting streamed (sub)transaction");
+        xid(out, options, txn);
+        lsn(out, options, at);
     }
 
-    pub fn fmt(mut self, text: fmt::Arguments<'_>) {
-        // neither integers nor string literals fail to format
-        let _ = self.write_fmt(text);
-    }
-
-    /// A string of PostgreSQL, in the database's encoding.
-    ///
-    /// # Safety
-    /// `text` must be NUL-terminated.
-    #[inline]
-    pub unsafe fn cstr(self, text: *const c_char) {
+    unsafe fn change(
+        &self,
+        out: Out,
+        options: &Options,
+        _txn: Txn,
+        relation: Relation,
+        change: *const ReorderBufferChange,
+    ) {
         // SAFETY: the caller's promise.
-        self.bytes(unsafe { CStr::from_ptr(text) }.to_bytes());
+        unsafe {
+            row::change(out, relation, change);
+            lsn(out, options, (*change).lsn);
+        }
     }
 
-    /// `sz` bytes, whatever is in them.
-    ///
-    /// # Safety
-    /// `data` must point to `len` bytes.
-    pub unsafe fn data(self, data: *const c_char, len: usize) {
-        // SAFETY: the caller's promise; a message is shorter than 1 GB.
-        unsafe { sys::appendBinaryStringInfo(self.0, data.cast(), len as i32) }
+    unsafe fn truncate(
+        &self,
+        out: Out,
+        options: &Options,
+        _txn: Txn,
+        relations: &[Relation],
+        change: *const ReorderBufferChange,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            row::truncate(out, relations, change);
+            lsn(out, options, (*change).lsn);
+        }
     }
 
-    /// A string as a quoted literal.
-    ///
-    /// # Safety
-    /// `text` must be NUL-terminated.
-    pub unsafe fn quoted(self, text: *const c_char) {
-        // SAFETY: the caller's promise; the quoted copy is in the callback's context.
-        unsafe { self.cstr(sys::quote_literal_cstr(text)) }
+    unsafe fn message(&self, out: Out, options: &Options, txn: Option<Txn>, message: Message) {
+        out.fmt(format_args!("message: transactional: {} prefix: ", u8::from(txn.is_some())));
+        // SAFETY: the caller's promise.
+        unsafe {
+            prefix_and_size(out, options, &message);
+            out.str(" content:");
+            out.data(message.content, message.len);
+        }
     }
 
-    /// ` (at …)`
-    pub fn time(self, time: TimestampTz) {
-        self.str(" (at ");
-        // SAFETY: the text is in a static buffer, copied before anybody else uses that.
-        unsafe { self.cstr(sys::timestamptz_to_str(time)) };
-        self.str(")");
+    fn shows_streamed(&self) -> bool {
+        false
+    }
+
+    unsafe fn streamed(&self, out: Out, options: &Options, txn: Txn, what: Streamed<'_>) {
+        let (what, at) = match what {
+            // SAFETY: the caller's promise.
+            Streamed::Change(_, change) => ("streaming change for ", unsafe { (*change).lsn }),
+            // SAFETY: the caller's promise.
+            Streamed::Truncate(_, change) => ("streaming truncate for ", unsafe { (*change).lsn }),
+            Streamed::Message(message) => {
+                out.str("streaming message: transactional: 1 prefix: ");
+                // SAFETY: the caller's promise.
+                return unsafe { prefix_and_size(out, options, &message) };
+            }
+        };
+        out.str(what);
+        match options.include_xids {
+            true => out.fmt(format_args!("TXN {}", txn.xid())),
+            false => out.str("transaction"),
+        }
+        lsn(out, options, at);
     }
 }
 
-impl fmt::Write for Out {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        self.str(part);
-        Ok(())
+/// `PREPARE TRANSACTION 'name', txid …`; returns the time to show.
+fn prepared(out: Out, options: &Options, txn: Txn, what: &str, time: i64) -> Option<i64> {
+    out.str(what);
+    // SAFETY: the callbacks of two-phase commit come with a name.
+    unsafe { out.quoted(txn.gid()) };
+    if options.include_xids {
+        out.fmt(format_args!(", txid {}", txn.xid()));
     }
+    Some(time)
+}
+
+/// ` TXN …`
+fn xid(out: Out, options: &Options, txn: Txn) {
+    if options.include_xids {
+        out.fmt(format_args!(" TXN {}", txn.xid()));
+    }
+}
+
+/// ` (lsn …)`
+fn lsn(out: Out, options: &Options, lsn: XLogRecPtr) {
+    if options.include_lsn {
+        out.str(" (lsn ");
+        out.lsn(lsn);
+        out.str(")");
+    }
+}
+
+/// The content, which may be anything, comes behind all else.
+unsafe fn prefix_and_size(out: Out, options: &Options, message: &Message) {
+    // SAFETY: the prefix of a message is NUL-terminated.
+    unsafe { out.cstr(message.prefix) };
+    if options.include_lsn {
+        out.str(", lsn: ");
+        out.lsn(message.lsn);
+    }
+    out.fmt(format_args!(", sz: {}", message.len));
 }

@@ -2,10 +2,7 @@
 
 use core::ffi::{c_char, CStr};
 
-use super::transaction::begin_if_due;
-use super::Out;
-use crate::decode::session::Session;
-use crate::decode::txn::Txn;
+use crate::decode::out::Out;
 use crate::pg::rel::{self, Relation};
 use crate::pg::sys::{self, ReorderBufferChange, TupleDesc};
 use crate::pg::tuple::{self, HeapTuple};
@@ -13,82 +10,72 @@ use crate::pg::varlena::Varlena;
 use crate::pg::{majors, Datum, Oid, INVALID_OID};
 
 /// # Safety
-/// The arguments must be those of `change`, the change holding plaintext tuples.
-pub unsafe fn change(session: Session, txn: Txn, relation: Relation, change: *const ReorderBufferChange) {
-    begin_if_due(session, txn);
-    session.line(true, |out| {
-        // SAFETY: the caller's promise; rd_att of an open relation is set, and `tp` is the member in use.
-        unsafe {
-            let columns = (*relation).rd_att;
-            let tuples = &raw const (*change).data.tp;
-            out.str("table ");
-            changed_table(out, relation);
-            out.str(":");
-            match (*change).action {
-                sys::REORDER_BUFFER_CHANGE_INSERT => {
-                    out.str(" INSERT:");
-                    row(out, columns, (*tuples).newtuple, false);
-                }
-                sys::REORDER_BUFFER_CHANGE_UPDATE => {
-                    out.str(" UPDATE:");
-                    if !(*tuples).oldtuple.is_null() {
-                        out.str(" old-key:");
-                        row(out, columns, (*tuples).oldtuple, true);
-                        out.str(" new-tuple:");
-                    }
-                    row(out, columns, (*tuples).newtuple, false);
-                }
-                sys::REORDER_BUFFER_CHANGE_DELETE => {
-                    out.str(" DELETE:");
-                    row(out, columns, (*tuples).oldtuple, true);
-                }
-                _ => {}
+/// `change` must hold plaintext tuples of `relation`.
+pub unsafe fn change(out: Out, relation: Relation, change: *const ReorderBufferChange) {
+    // SAFETY: the caller's promise; rd_att of an open relation is set, and `tp` is the member in use.
+    unsafe {
+        let columns = (*relation).rd_att;
+        let tuples = &raw const (*change).data.tp;
+        out.str("table ");
+        changed_table(out, relation);
+        out.str(":");
+        match (*change).action {
+            sys::REORDER_BUFFER_CHANGE_INSERT => {
+                out.str(" INSERT:");
+                row(out, columns, (*tuples).newtuple, false);
             }
+            sys::REORDER_BUFFER_CHANGE_UPDATE => {
+                out.str(" UPDATE:");
+                if !(*tuples).oldtuple.is_null() {
+                    out.str(" old-key:");
+                    row(out, columns, (*tuples).oldtuple, true);
+                    out.str(" new-tuple:");
+                }
+                row(out, columns, (*tuples).newtuple, false);
+            }
+            sys::REORDER_BUFFER_CHANGE_DELETE => {
+                out.str(" DELETE:");
+                row(out, columns, (*tuples).oldtuple, true);
+            }
+            _ => {}
         }
-    });
+    }
 }
 
 /// # Safety
-/// The arguments must be those of `truncate`.
-pub unsafe fn truncate(session: Session, txn: Txn, relations: &[Relation], change: *const ReorderBufferChange) {
-    begin_if_due(session, txn);
-    session.line(true, |out| {
-        // SAFETY: the caller's promise; rd_rel of an open relation is set, and `truncate` is the member in use.
-        unsafe {
-            out.str("table ");
-            for (i, &relation) in relations.iter().enumerate() {
-                if i > 0 {
-                    out.str(", ");
-                }
-                let class = (*relation).rd_rel;
-                qualified(out, (*class).relnamespace, (&raw const (*class).relname.data).cast());
+/// The arguments must be those of `truncate`, the relations perhaps fewer.
+pub unsafe fn truncate(out: Out, relations: &[Relation], change: *const ReorderBufferChange) {
+    // SAFETY: the caller's promise; rd_rel of an open relation is set, and `truncate` is the member in use.
+    unsafe {
+        out.str("table ");
+        for (i, &relation) in relations.iter().enumerate() {
+            if i > 0 {
+                out.str(", ");
             }
-            out.str(": TRUNCATE:");
-
-            let flags = (*change).data.truncate;
-            if flags.restart_seqs {
-                out.str(" restart_seqs");
-            }
-            if flags.cascade {
-                out.str(" cascade");
-            }
-            if !flags.restart_seqs && !flags.cascade {
-                out.str(" (no-flags)");
-            }
+            let class = (*relation).rd_rel;
+            qualified(out, (*class).relnamespace, (&raw const (*class).relname.data).cast());
         }
-    });
+        out.str(": TRUNCATE:");
+
+        let flags = (*change).data.truncate;
+        if flags.restart_seqs {
+            out.str(" restart_seqs");
+        }
+        if flags.cascade {
+            out.str(" cascade");
+        }
+        if !flags.restart_seqs && !flags.cascade {
+            out.str(" (no-flags)");
+        }
+    }
 }
 
-/// The name of a changed row's table: for the transient heap of a rewrite, that of the table being rewritten.
+/// The name of a changed row's table, quoted where that is called for.
 unsafe fn changed_table(out: Out, relation: Relation) {
     // SAFETY: called with the open relation of a change.
     unsafe {
-        let class = (*relation).rd_rel;
-        let name = match (*class).relrewrite {
-            INVALID_OID => (&raw const (*class).relname.data).cast(),
-            rewritten => sys::get_rel_name(rewritten).cast_const(),
-        };
-        qualified(out, sys::get_rel_namespace(rel::oid(relation)), name);
+        let (schema, table) = rel::shown_name(relation);
+        out.cstr(sys::quote_qualified_identifier(schema, table));
     }
 }
 

@@ -1,0 +1,27 @@
+-- Changes of several tables, for decoding some of them.
+CREATE TABLE a (id int PRIMARY KEY, x text STORAGE EXTERNAL);
+CREATE TABLE b (id int PRIMARY KEY, x text STORAGE EXTERNAL);
+CREATE TABLE "A,b.*" (id int, x text);
+CREATE TABLE parts (id int, x text) PARTITION BY LIST (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2);
+INSERT INTO a VALUES (1, 'one');
+INSERT INTO b VALUES (1, 'one');
+BEGIN;
+INSERT INTO a SELECT g, repeat('a' || g, 2000) FROM generate_series(2, 4) g;
+INSERT INTO b SELECT g, repeat('b' || g, 2000) FROM generate_series(2, 4) g;
+INSERT INTO "A,b.*" VALUES (1, 'odd');
+UPDATE a SET id = 10 WHERE id = 2;
+UPDATE b SET x = repeat('new', 2000) WHERE id = 2;
+INSERT INTO parts VALUES (1, 'in 1'), (2, 'in 2');
+SAVEPOINT s;
+DELETE FROM a;
+ROLLBACK TO s;
+SELECT pg_logical_emit_message(true, 'prefix', 'message') IS NOT NULL;
+COMMIT;
+DELETE FROM b WHERE id = 3;
+TRUNCATE a, b;
+TRUNCATE "A,b.*";
+UPDATE parts SET id = 2;
+INSERT INTO b VALUES (5, 'five');
+ALTER TABLE b ALTER COLUMN id TYPE bigint;
