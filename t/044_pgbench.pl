@@ -56,6 +56,8 @@ $publisher->command_ok([ pgbench($publisher, '-n', '-c', 2, '-t', $rest) ], 'the
 my $done = done();
 cmp_ok($done, '>=', $transactions, 'so many transactions');
 note(sprintf '%d transactions in %d s', $done, time - $start);
+# flushes what has been committed asynchronously, which is not yet in WAL's file, and so not in what is waited for
+$publisher->safe_psql('postgres', q{SET synchronous_commit = on; SELECT pg_logical_emit_message(true, 'end', '')});
 $publisher->wait_for_catchup('sub');
 note(sprintf 'applied after %d s', time - $start);
 for my $table (@tables)
