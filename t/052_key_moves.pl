@@ -178,6 +178,21 @@ SKIP:
 	$node->restart;
 	wait_until('the mount to have moved', sub { $bao->call('GET', 'elsewhere/transit/keys/second')->{success} });
 	is_same_content($node, 'after the engine has moved to another mount');
+	is($node->safe_psql('encrypted', 'SELECT vault_tde.rewrap_keys()'), 6, '... which the wrappings name from now on');
+
+	# into a namespace, with a token from a file
+	$bao->api('POST', 'sys/namespaces/team', {});
+	$bao->api('POST', 'team/sys/mounts/transit', { type => 'transit' });
+	$bao->api('POST', 'team/transit/keys/pg', {});
+	$bao->api('PUT', 'sys/policies/acl/pg', { policy => join "\n", map { qq(path "$_" { capabilities = ["update", "read"] }) } 'team/transit/*', 'elsewhere/*' });
+	$node->append_conf('postgresql.conf', join "\n", $bao->settings('token'), "pg_vault_tde.vault_role_id = ''", "pg_vault_tde.vault_secret_id_file = ''",
+		"pg_vault_tde.vault_transit_mount = 'transit'", "pg_vault_tde.vault_namespace = 'team'", '');
+	$node->restart;
+	is($node->safe_psql('encrypted', 'SELECT vault_tde.rewrap_keys()'), 6, 'moved into a namespace');
+	$bao->api('PUT', 'sys/policies/acl/pg', { policy => 'path "team/transit/*" { capabilities = ["update", "read"] }' });
+	$node->restart;
+	is_same_content($node, 'in a namespace');
+	is($node->safe_psql('encrypted', q{SELECT string_agg(item || ': ' || value, ', ') FROM vault_tde.status() WHERE NOT ok}), '', 'status() finds nothing wrong with that');
 
 	rename "$key_file.away", $key_file;
 	$node->append_conf('postgresql.conf', "pg_vault_tde.key_provider = 'file'");

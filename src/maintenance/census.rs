@@ -20,8 +20,8 @@ pub struct Census {
 impl Census {
     unsafe fn new() -> Self {
         let capacity = 16;
-        // SAFETY: palloc never returns null.
         Self {
+            // SAFETY: palloc never returns null.
             entries: unsafe { sys::palloc(capacity * size_of::<(i32, i64)>()).cast() },
             used: 0,
             capacity,

@@ -19,10 +19,10 @@ use crate::toast::{piece_len, pieces, PIECE_SIZE};
 /// Who can see a tuple.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    ByNobody,
+    Nobody,
     /// By an older snapshot, or when a transaction that is in progress has committed.
-    ByOthers,
-    ByUs,
+    Others,
+    Us,
 }
 
 /// The verification of one relation.
@@ -68,7 +68,7 @@ impl Verifier {
         // SAFETY: as for `verify`; a page is copied, and its tuples judged, under its lock.
         unsafe {
             let rel = self.target.rel;
-            let (copy, mut seen) = (PageCopy::new(), [Seen::ByNobody; MAX_ITEMS]);
+            let (copy, mut seen) = (PageCopy::new(), [Seen::Nobody; MAX_ITEMS]);
             let strategy = sys::GetAccessStrategy(sys::BAS_BULKREAD);
             let oldest_xmin = sys::GetOldestNonRemovableTransactionId(rel);
             let per_row = memory::new_context(memory::current(), c"pg_vault_tde verification");
@@ -100,7 +100,7 @@ impl Verifier {
             let mut tuple = match copy.item(offset, place) {
                 Item::None => return,
                 Item::Damaged => return self.fault(&tid, format_args!("the line pointer is damaged")),
-                Item::Tuple(_) if seen == Seen::ByNobody => return,
+                Item::Tuple(_) if seen == Seen::Nobody => return,
                 Item::Tuple(tuple) => tuple,
             };
             let Some(stored) = self.target.locate(&mut tuple) else {
@@ -108,7 +108,7 @@ impl Verifier {
             };
             match self.target.open(&stored) {
                 Ok(opened) => {
-                    if self.chunks.is_some() && seen == Seen::ByUs {
+                    if self.chunks.is_some() && seen == Seen::Us {
                         self.out_of_line_values(&tid, &opened);
                     }
                     stored::cleanse(opened.len);
@@ -222,14 +222,14 @@ unsafe fn who_sees(place: Place, offset: u16, buffer: sys::Buffer, oldest_xmin: 
     // SAFETY: the caller's promise.
     unsafe {
         let Item::Tuple(mut tuple) = page::item_of(page::page_of(buffer), offset, place) else {
-            return Seen::ByNobody;
+            return Seen::Nobody;
         };
         if sys::HeapTupleSatisfiesVisibility(&mut tuple, sys::GetActiveSnapshot(), buffer) {
-            Seen::ByUs
+            Seen::Us
         } else if sys::HeapTupleSatisfiesVacuum(&mut tuple, oldest_xmin, buffer) == sys::HEAPTUPLE_DEAD {
-            Seen::ByNobody
+            Seen::Nobody
         } else {
-            Seen::ByOthers
+            Seen::Others
         }
     }
 }
