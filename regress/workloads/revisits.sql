@@ -119,6 +119,14 @@ UPDATE big SET n = length(v) WHERE id % 3 = 0;
 UPDATE big SET v = v || v WHERE n % 4 = 1;
 UPDATE big SET v = 'short' WHERE id % 10 = 0;
 DELETE FROM big WHERE id % 7 = 0 AND length(v) > 0;
+-- the row last read is not the one that goes, but lies on the same page
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+INSERT INTO big SELECT i, repeat(i::text, CASE WHEN i % 2 = 0 THEN 2000 ELSE 1 END), i FROM generate_series(100, 140) i;
+DELETE FROM big USING big x WHERE big.id BETWEEN 100 AND 120 AND x.id = big.id + 1;
+DELETE FROM big USING big x WHERE big.id BETWEEN 130 AND 140 AND big.id % 3 = 0 AND x.id = big.id - 1 AND x.v <> '';
+RESET enable_hashjoin;
+RESET enable_mergejoin;
 SELECT count(*), sum(n), sum(length(v)), md5(string_agg(v, '' ORDER BY id)) FROM big;
 VACUUM big;
 

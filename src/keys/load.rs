@@ -5,8 +5,11 @@
 //! The count that a ring is up to date with is taken after the table's lock, which has processed all invalidations sent
 //! so far, and before the snapshot. So a change that the snapshot misses will still be counted.
 
+use std::time::Duration;
+
 use zeroize::Zeroizing;
 
+use super::provider::Provider;
 use super::ring::DataKey;
 use super::table::{self, StoredKey, StoredKeys, Which};
 use super::{provider, shared, vault, BACKEND};
@@ -154,13 +157,40 @@ pub fn try_unwrap(index: usize) -> Result<(), provider::Problem> {
 
 /// Gets the data key itself: from shared memory, else from its provider.
 fn fetch(key: &mut DataKey) -> Result<(), provider::Problem> {
-    if key.dek.is_none() && !fetch_shared(key) {
-        let name = KeyName { generation: key.generation, key_id: &key.key_id };
-        let dek = Box::new(provider::unwrap(&key.provider, name, &key.wrapped)?);
-        shared::publish(&key.key_id, &dek);
-        key.dek = Some(dek);
+    if key.dek.is_some() || fetch_shared(key) || wait_for_others(key) {
+        return Ok(());
     }
+    let name = KeyName { generation: key.generation, key_id: &key.key_id };
+    let unwrapped = provider::unwrap(&key.provider, name, &key.wrapped);
+    if let Ok(dek) = &unwrapped {
+        shared::publish(&key.key_id, dek);
+    }
+    shared::disclaim(&key.key_id);
+    key.dek = Some(Box::new(unwrapped?));
     Ok(())
+}
+
+/// While another process asks a key server for the data key, waits for its answer, but not for long: then, or if that
+/// process has failed, this one asks for itself. Returns whether the data key has come; if not, the claim is ours, or nobody's.
+fn wait_for_others(key: &mut DataKey) -> bool {
+    const POLL: Duration = Duration::from_millis(5);
+    const POLLS: usize = 200;
+    if Provider::of_name(&key.provider) != Some(Provider::Vault) {
+        return false;
+    }
+    for _ in 0..POLLS {
+        if shared::claim(&key.key_id) {
+            let come = fetch_shared(key); // just before
+            if come {
+                shared::disclaim(&key.key_id);
+            }
+            return come;
+        }
+        if vault::pause(POLL) || fetch_shared(key) {
+            break;
+        }
+    }
+    key.dek.is_some()
 }
 
 /// Gets the data key from shared memory. Returns whether it is there.

@@ -34,7 +34,7 @@ use crate::crypto::cipher::{Key, KEY_LEN};
 use crate::pg::error::{DATA_CORRUPTED, SYSTEM_ERROR};
 
 pub use examine::examine;
-pub use signals::prepare_wait_event;
+pub use signals::{pause, prepare_wait_event};
 
 /// Has the Transit key make a data key. It is unwrapped once, at once: a data key that cannot be had back must not
 /// encrypt a single row.
