@@ -8,7 +8,7 @@
 //! | `txn.rs`       | a transaction as core presents it                                   | every callback    |
 //! | `inner.rs`     | which plugin formats the changes: pgoutput, ..., or one of our own   | once a session    |
 //! | `options.rs`   | the options of our own formats                                      | once a session    |
-//! | `tables.rs`    | which tables they ask for                                           | every change      |
+//! | `tables.rs`    | which tables they ask for, by `patterns.rs`                         | every change      |
 //! | `extension.rs` | is the extension there in this database?                            | first transaction |
 //! | `swap.rs`      | plaintext tuples in place of the stored ones while a change is sent | encrypted changes |
 //! | `identity.rs`  | the old row cut down to what heap would have logged                 | UPDATE, DELETE    |
@@ -38,6 +38,7 @@ mod json;
 mod options;
 mod origin;
 mod out;
+mod patterns;
 mod session;
 mod swap;
 mod tables;

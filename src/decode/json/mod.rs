@@ -6,6 +6,7 @@
 
 mod row;
 mod settings;
+mod utc;
 mod write;
 
 use core::ffi::CStr;

@@ -1,5 +1,6 @@
 //! Writing JSON.
 
+use super::utc::Utc;
 use crate::decode::out::Out;
 use crate::pg::sys::{TimestampTz, XLogRecPtr};
 
@@ -105,62 +106,4 @@ pub fn string(out: Out, text: &[u8]) {
     }
     out.bytes(rest);
     out.str("\"");
-}
-
-/// A point in time, taken apart. Not done by the server's functions, which ask for the session's time zone.
-struct Utc {
-    year: i64,
-    month: i64,
-    day: i64,
-    hour: i64,
-    minute: i64,
-    second: i64,
-    microsecond: i64,
-}
-
-impl Utc {
-    /// Of microseconds since 2000; of the Gregorian calendar, which repeats itself every 400 years of 146,097 days.
-    fn of(time: TimestampTz) -> Self {
-        const SECOND: i64 = 1_000_000;
-        const DAY: i64 = 86_400 * SECOND;
-        let (days, time) = (time.div_euclid(DAY), time.rem_euclid(DAY));
-        // counted from a 1 March, so that the leap day is a year's last
-        let days = days + 730_425;
-        let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let january_or_february = month >= 10;
-        Self {
-            year: 400 * era + year + i64::from(january_or_february),
-            month: if january_or_february { month - 9 } else { month + 3 },
-            day: day - (153 * month + 2) / 5 + 1,
-            hour: time / (3_600 * SECOND),
-            minute: time / (60 * SECOND) % 60,
-            second: time / SECOND % 60,
-            microsecond: time % SECOND,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Utc;
-
-    #[test]
-    fn times() {
-        const DAY: i64 = 86_400_000_000;
-        let parts = |time: i64| {
-            let t = Utc::of(time);
-            [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond]
-        };
-        assert_eq!(parts(0), [2000, 1, 1, 0, 0, 0, 0]);
-        assert_eq!(parts(-1), [1999, 12, 31, 23, 59, 59, 999_999]);
-        assert_eq!(parts(59 * DAY + 3_723_000_004), [2000, 2, 29, 1, 2, 3, 4]);
-        assert_eq!(parts(60 * DAY), [2000, 3, 1, 0, 0, 0, 0]);
-        assert_eq!(parts(366 * DAY), [2001, 1, 1, 0, 0, 0, 0]);
-        assert_eq!(parts(36_525 * DAY), [2100, 1, 1, 0, 0, 0, 0]);
-        assert_eq!(parts((36_525 + 59) * DAY), [2100, 3, 1, 0, 0, 0, 0]);
-        assert_eq!(parts(9_831 * DAY), [2026, 12, 1, 0, 0, 0, 0]);
-    }
 }
