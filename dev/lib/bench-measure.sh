@@ -29,7 +29,10 @@ make_twins() {
 		CREATE DATABASE encrypted;
 	SQL
 	both 'CREATE EXTENSION pg_vault_tde'
-	sql encrypted <<<'ALTER DATABASE encrypted SET default_table_access_method = encrypted_heap'
+	sql encrypted <<-SQL
+		ALTER DATABASE encrypted SET default_table_access_method = encrypted_heap;
+		SELECT format('ALTER DATABASE encrypted SET %s = %L', name, '$indexes') FROM pg_settings WHERE name = 'pg_vault_tde.encrypt_indexes' \gexec
+	SQL
 }
 
 # The middle one of the numbers on standard input.
