@@ -67,3 +67,117 @@ CREATE FUNCTION vault_tde.check_output_plugin_libraries() RETURNS void
     LANGUAGE C STRICT AS 'MODULE_PATHNAME', 'vault_tde_check_output_plugin_libraries';
 SELECT vault_tde.check_output_plugin_libraries();
 DROP FUNCTION vault_tde.check_output_plugin_libraries();
+
+-- Encrypted indexes. Users see encrypted_btree over their own types; what it stores, and what nbtree sees inside, are keys of
+-- one type with an ordinary btree operator class.
+CREATE TYPE vault_tde.encrypted_key;
+CREATE FUNCTION vault_tde.encrypted_key_in(cstring) RETURNS vault_tde.encrypted_key
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_in';
+CREATE FUNCTION vault_tde.encrypted_key_out(vault_tde.encrypted_key) RETURNS cstring
+    LANGUAGE C STRICT STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_out';
+CREATE TYPE vault_tde.encrypted_key (
+    INPUT = vault_tde.encrypted_key_in, OUTPUT = vault_tde.encrypted_key_out,
+    INTERNALLENGTH = VARIABLE, STORAGE = external);
+COMMENT ON TYPE vault_tde.encrypted_key IS 'what encrypted indexes store';
+
+CREATE FUNCTION vault_tde.encrypted_key_lt(vault_tde.encrypted_key, vault_tde.encrypted_key) RETURNS bool
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_lt';
+CREATE FUNCTION vault_tde.encrypted_key_le(vault_tde.encrypted_key, vault_tde.encrypted_key) RETURNS bool
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_le';
+CREATE FUNCTION vault_tde.encrypted_key_eq(vault_tde.encrypted_key, vault_tde.encrypted_key) RETURNS bool
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_eq';
+CREATE FUNCTION vault_tde.encrypted_key_ge(vault_tde.encrypted_key, vault_tde.encrypted_key) RETURNS bool
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_ge';
+CREATE FUNCTION vault_tde.encrypted_key_gt(vault_tde.encrypted_key, vault_tde.encrypted_key) RETURNS bool
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_gt';
+CREATE FUNCTION vault_tde.encrypted_key_cmp(vault_tde.encrypted_key, vault_tde.encrypted_key) RETURNS int
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_cmp';
+CREATE FUNCTION vault_tde.encrypted_key_sortsupport(internal) RETURNS void
+    LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_encrypted_key_sortsupport';
+
+CREATE OPERATOR vault_tde.< (LEFTARG = vault_tde.encrypted_key, RIGHTARG = vault_tde.encrypted_key,
+    FUNCTION = vault_tde.encrypted_key_lt, COMMUTATOR = OPERATOR(vault_tde.>), NEGATOR = OPERATOR(vault_tde.>=),
+    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+CREATE OPERATOR vault_tde.<= (LEFTARG = vault_tde.encrypted_key, RIGHTARG = vault_tde.encrypted_key,
+    FUNCTION = vault_tde.encrypted_key_le, COMMUTATOR = OPERATOR(vault_tde.>=), NEGATOR = OPERATOR(vault_tde.>),
+    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+CREATE OPERATOR vault_tde.= (LEFTARG = vault_tde.encrypted_key, RIGHTARG = vault_tde.encrypted_key,
+    FUNCTION = vault_tde.encrypted_key_eq, COMMUTATOR = OPERATOR(vault_tde.=),
+    RESTRICT = eqsel, JOIN = eqjoinsel, MERGES);
+CREATE OPERATOR vault_tde.>= (LEFTARG = vault_tde.encrypted_key, RIGHTARG = vault_tde.encrypted_key,
+    FUNCTION = vault_tde.encrypted_key_ge, COMMUTATOR = OPERATOR(vault_tde.<=), NEGATOR = OPERATOR(vault_tde.<),
+    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+CREATE OPERATOR vault_tde.> (LEFTARG = vault_tde.encrypted_key, RIGHTARG = vault_tde.encrypted_key,
+    FUNCTION = vault_tde.encrypted_key_gt, COMMUTATOR = OPERATOR(vault_tde.<), NEGATOR = OPERATOR(vault_tde.<=),
+    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+
+CREATE OPERATOR CLASS vault_tde.encrypted_key_ops DEFAULT FOR TYPE vault_tde.encrypted_key USING btree AS
+    OPERATOR 1 vault_tde.<, OPERATOR 2 vault_tde.<=, OPERATOR 3 vault_tde.=, OPERATOR 4 vault_tde.>=, OPERATOR 5 vault_tde.>,
+    FUNCTION 1 vault_tde.encrypted_key_cmp(vault_tde.encrypted_key, vault_tde.encrypted_key),
+    FUNCTION 2 vault_tde.encrypted_key_sortsupport(internal);
+
+CREATE FUNCTION vault_tde.encrypted_btree_handler(internal) RETURNS index_am_handler
+    LANGUAGE C STRICT AS 'MODULE_PATHNAME';
+CREATE ACCESS METHOD encrypted_btree TYPE INDEX HANDLER vault_tde.encrypted_btree_handler;
+COMMENT ON ACCESS METHOD encrypted_btree IS 'btree index access method whose keys are encrypted';
+
+-- The commands that make, for encrypted_btree, the operator family and class of a type that its default btree class has, with the
+-- operators that compare it with other types of the same family that are there already.
+CREATE FUNCTION vault_tde.operator_class_commands(type regtype) RETURNS SETOF text
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp BEGIN ATOMIC
+    WITH source AS (
+        SELECT c.opcfamily AS family, c.opcintype AS input, c.opcname, f.opfname,
+               NOT EXISTS (
+                   SELECT FROM pg_opfamily o JOIN pg_am a ON a.oid = o.opfmethod
+                   WHERE a.amname = 'encrypted_btree' AND o.opfname = f.opfname
+                       AND o.opfnamespace = 'vault_tde'::regnamespace) AS is_new
+        FROM pg_opclass c
+            JOIN pg_opfamily f ON f.oid = c.opcfamily
+            JOIN pg_am a ON a.oid = c.opcmethod
+        WHERE a.amname = 'btree' AND c.opcdefault AND c.opcintype = type
+    ), known AS (
+        SELECT c.opcintype FROM pg_opclass c JOIN pg_am a ON a.oid = c.opcmethod WHERE a.amname = 'encrypted_btree'
+    ), member AS (
+        SELECT o.amoplefttype AS l, o.amoprighttype AS r, 1 AS kind, o.amopstrategy AS number,
+               format('OPERATOR %s %s (%s, %s)', o.amopstrategy,
+                   (SELECT format('%I.%s', n.nspname, p.oprname)
+                    FROM pg_operator p JOIN pg_namespace n ON n.oid = p.oprnamespace WHERE p.oid = o.amopopr),
+                   format_type(o.amoplefttype, NULL), format_type(o.amoprighttype, NULL)) AS clause
+        FROM source s JOIN pg_amop o ON o.amopfamily = s.family
+        WHERE o.amoppurpose = 's'
+        UNION ALL
+        SELECT p.amproclefttype, p.amprocrighttype, 2, p.amprocnum,
+               format('FUNCTION %s (%s, %s) %s', p.amprocnum,
+                   format_type(p.amproclefttype, NULL), format_type(p.amprocrighttype, NULL), p.amproc::regprocedure)
+        FROM source s JOIN pg_amproc p ON p.amprocfamily = s.family
+        WHERE p.amprocnum IN (1, 2)
+    )
+    SELECT format('CREATE OPERATOR FAMILY vault_tde.%I USING encrypted_btree', s.opfname) FROM source s WHERE s.is_new
+    UNION ALL
+    SELECT format('CREATE OPERATOR CLASS vault_tde.%I DEFAULT FOR TYPE %s USING encrypted_btree FAMILY vault_tde.%I AS %s, '
+            'STORAGE vault_tde.encrypted_key', s.opcname, format_type(s.input, NULL), s.opfname,
+            (SELECT string_agg(clause, ', ' ORDER BY kind, number)
+             FROM member m WHERE m.l = s.input AND m.r = s.input))
+    FROM source s
+    UNION ALL
+    SELECT format('ALTER OPERATOR FAMILY vault_tde.%I USING encrypted_btree ADD %s', s.opfname, clauses)
+    FROM source s,
+        (SELECT string_agg(clause, ', ' ORDER BY m.l, m.r, kind, number) AS clauses
+         FROM source s JOIN member m ON (m.l = s.input) <> (m.r = s.input)
+         WHERE m.l IN (TABLE known UNION ALL SELECT s.input) AND m.r IN (TABLE known UNION ALL SELECT s.input)) c
+    WHERE clauses IS NOT NULL;
+END;
+REVOKE ALL ON FUNCTION vault_tde.operator_class_commands(regtype) FROM PUBLIC;
+
+CREATE FUNCTION vault_tde.add_operator_class(type regtype) RETURNS void
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'vault_tde_add_operator_class';
+COMMENT ON FUNCTION vault_tde.add_operator_class(regtype) IS
+    'lets encrypted_btree index a type that has a default operator class for btree';
+REVOKE ALL ON FUNCTION vault_tde.add_operator_class(regtype) FROM PUBLIC;
+
+SELECT vault_tde.add_operator_class(c.opcintype)
+FROM pg_catalog.pg_opclass c
+    JOIN pg_catalog.pg_am a ON a.oid = c.opcmethod
+WHERE a.amname = 'btree' AND c.opcdefault AND c.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace
+ORDER BY c.oid;

@@ -27,8 +27,8 @@ mod table;
 use crate::crypto::IvPool;
 use crate::pg::BackendCell;
 
-pub use generations::{copy_rows, ensure_first_generation, rotate, survey};
-pub use rows::{open_chunk, open_row, seal_chunk, seal_row, OpenError};
+pub use generations::{copy_rows, ensure_first_generation, prepare_to_open, rotate, survey};
+pub use rows::{open_chunk, open_key, open_row, seal_chunk, seal_key, seal_row, OpenError};
 
 /// What this backend holds of the keys.
 struct Backend {

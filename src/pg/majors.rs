@@ -144,3 +144,73 @@ pub unsafe fn index_beginscan(rel: sys::Relation, index: sys::Relation, snapshot
         sys::index_beginscan(rel, index, snapshot, core::ptr::null_mut(), 0, 0)
     }
 }
+
+/// To be called when an attribute of a descriptor was changed in place: since 18 there is a compact copy of it.
+///
+/// # Safety
+/// `i` must be below the descriptor's natts.
+pub unsafe fn attribute_changed(desc: sys::TupleDesc, i: usize) {
+    #[cfg(pg17)]
+    let _ = (desc, i);
+    // SAFETY: the caller's promise.
+    #[cfg(not(pg17))]
+    unsafe {
+        sys::populate_compact_attribute(desc, i as core::ffi::c_int);
+    }
+}
+
+/// Defines the index AM callback `amestimateparallelscan` as `$name`: nbtree's own; 18 added the index, for which the inner
+/// one is entered.
+#[macro_export]
+macro_rules! estimate_parallel_scan_callback {
+    ($name:ident, $nbtree:path, $enter:path) => {
+        #[cfg(pg17)]
+        $crate::pg_callback! {
+            pub fn $name(nkeys: i32, norderbys: i32) -> $crate::pg::sys::Size {
+                // SAFETY: the contract of the callback.
+                unsafe { $nbtree().amestimateparallelscan.unwrap_unchecked()(nkeys, norderbys) }
+            }
+        }
+        #[cfg(not(pg17))]
+        $crate::pg_callback! {
+            pub fn $name(outer: $crate::pg::sys::Relation, nkeys: i32, norderbys: i32) -> $crate::pg::sys::Size {
+                // SAFETY: the contract of the callback.
+                unsafe {
+                    let entered = $enter(outer);
+                    let size = $nbtree().amestimateparallelscan.unwrap_unchecked()(entered.rel(), nkeys, norderbys);
+                    entered.leave();
+                    size
+                }
+            }
+        }
+    };
+}
+
+type TreeHeight = unsafe extern "C-unwind" fn(sys::Relation) -> i32;
+
+/// Sets `amgettreeheight`, which 18 has added.
+pub fn set_tree_height(routine: &mut sys::IndexAmRoutine, function: TreeHeight) {
+    #[cfg(pg17)]
+    let _ = (routine, function);
+    #[cfg(not(pg17))]
+    {
+        routine.amgettreeheight = Some(function);
+    }
+}
+
+/// nbtree's answer to `amgettreeheight`.
+///
+/// # Safety
+/// `index` must be an open index of nbtree's.
+pub unsafe fn tree_height(nbtree: &sys::IndexAmRoutine, index: sys::Relation) -> i32 {
+    #[cfg(pg17)]
+    {
+        let _ = (nbtree, index);
+        -1
+    }
+    // SAFETY: the caller's promise; nbtree has one.
+    #[cfg(not(pg17))]
+    unsafe {
+        nbtree.amgettreeheight.unwrap_unchecked()(index)
+    }
+}

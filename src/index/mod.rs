@@ -1,0 +1,63 @@
+//! `encrypted_btree`: nbtree whose keys are ciphertext. `README.md` beside this file has the idea and its rules.
+//!
+//! | file          | what it does                                                                            |
+//! |---------------|-----------------------------------------------------------------------------------------|
+//! | `routine.rs`  | the callback table: nbtree's own, with those replaced that meet a key                   |
+//! | `inner.rs`    | the inner index, which nbtree is given; one for each index that this backend works with |
+//! | `column.rs`   | a column of it: values to stored keys and back                                          |
+//! | `argument.rs` | arguments of scan keys: plaintext in memory that passes for a key                       |
+//! | `compare.rs`  | the functions of type `encrypted_key`: comparison, operators, output                    |
+//! | `sort.rs`     | its sort support: abbreviated keys                                                      |
+//! | `build.rs`    | CREATE INDEX, REINDEX, INSERT                                                           |
+//! | `scan.rs`     | index scans; `keys.rs` turns their scan keys                                            |
+//! | `vacuum.rs`   | VACUUM                                                                                  |
+
+mod argument;
+mod build;
+mod column;
+mod compare;
+mod inner;
+mod keys;
+pub mod routine;
+mod scan;
+mod sort;
+mod vacuum;
+
+use crate::pg::{majors, sys};
+use crate::pg_callback;
+
+pg_callback! {
+    /// The planner's question (18 and later).
+    fn tree_height(outer: sys::Relation) -> i32 {
+        // SAFETY: the contract of the callback.
+        unsafe {
+            let entered = inner::enter(outer);
+            let height = majors::tree_height(inner::nbtree(), entered.rel());
+            entered.leave();
+            height
+        }
+    }
+}
+
+/// What `_PG_init` has to do for this room.
+pub fn register() {
+    argument::register();
+    // SAFETY: the callback takes the arguments that xact.c passes.
+    unsafe { sys::RegisterXactCallback(Some(at_xact_event), core::ptr::null_mut()) }
+}
+
+pg_callback! {
+    /// Cleanses the plaintext that comparisons have left.
+    fn at_xact_event(event: sys::XactEvent, _arg: *mut core::ffi::c_void) {
+        let over = [
+            sys::XACT_EVENT_COMMIT,
+            sys::XACT_EVENT_PARALLEL_COMMIT,
+            sys::XACT_EVENT_ABORT,
+            sys::XACT_EVENT_PARALLEL_ABORT,
+            sys::XACT_EVENT_PREPARE,
+        ];
+        if over.contains(&event) {
+            inner::forget();
+        }
+    }
+}
