@@ -32,6 +32,7 @@ pg_callback! {
         }
         sql::guc::define();
         sql::utility::register();
+        sql::plaintext_indexes::register();
         keys::register();
         heap::register();
         index::register();

@@ -20,6 +20,7 @@ mod inner;
 mod keys;
 pub mod routine;
 mod scan;
+pub mod settings;
 mod sort;
 mod vacuum;
 

@@ -214,3 +214,24 @@ pub unsafe fn tree_height(nbtree: &sys::IndexAmRoutine, index: sys::Relation) ->
         nbtree.amgettreeheight.unwrap_unchecked()(index)
     }
 }
+
+/// Whether foreign keys, ON CONFLICT, replica identities and partitioned tables take a unique index of any access method
+/// that orders. 17 insists on btree.
+pub const UNIQUE_BY_OTHER_METHODS: bool = cfg!(not(pg17));
+
+/// Whether a constraint is a temporal one, whose index is a GiST index (18 and later).
+///
+/// # Safety
+/// `constraint` must point to a node of that type.
+pub unsafe fn without_overlaps(constraint: *const sys::Constraint) -> bool {
+    #[cfg(pg17)]
+    {
+        let _ = constraint;
+        false
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(pg17))]
+    unsafe {
+        (*constraint).without_overlaps
+    }
+}

@@ -1,8 +1,10 @@
 //! What SQL sees: the functions of schema `vault_tde` and the configuration parameters.
 
 pub mod guc;
+mod encrypted_indexes;
 mod indexes;
 mod keys;
+pub mod plaintext_indexes;
 mod relation;
 mod speed;
 mod status;

@@ -1,4 +1,5 @@
-//! What SQL commands must not do to the extension's own objects.
+//! The utility hook: what SQL commands must not do to the extension's own objects, and which indexes they make encrypted
+//! (`encrypted_indexes.rs`).
 
 use core::ptr;
 
@@ -59,6 +60,7 @@ pg_callback! {
             if (*node).type_ == sys::T_RefreshMatViewStmt {
                 refuse_to_empty_the_key_table(node.cast());
             }
+            let statement = super::encrypted_indexes::with_encrypted_indexes(statement);
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
         }
