@@ -20,9 +20,17 @@ CREATE MATERIALIZED VIEW vault_tde.data_keys
 COMMENT ON MATERIALIZED VIEW vault_tde.data_keys IS
     'wrapped data keys of this database; without them encrypted tables cannot be read';
 
+CREATE FUNCTION vault_tde.generations_in_use() RETURNS TABLE (relation regclass, generation int, tuples bigint)
+    LANGUAGE C STRICT STABLE PARALLEL RESTRICTED COST 100000 AS 'MODULE_PATHNAME', 'vault_tde_generations_in_use';
+COMMENT ON FUNCTION vault_tde.generations_in_use() IS
+    'reads all encrypted relations and counts their tuples by key generation (NULL: it cannot be told)';
+REVOKE ALL ON FUNCTION vault_tde.generations_in_use() FROM PUBLIC;
+
+-- The column "relations" costs reading all encrypted relations, if it is asked for.
 CREATE VIEW vault_tde.keys AS
-    SELECT generation, key_id, provider, created_at, generation = max(generation) OVER () AS is_current
-    FROM vault_tde.data_keys;
+    SELECT generation, key_id, provider, created_at, generation = max(generation) OVER () AS is_current,
+           (SELECT count(*) FROM vault_tde.generations_in_use() u WHERE u.generation = k.generation) AS relations
+    FROM vault_tde.data_keys k;
 COMMENT ON VIEW vault_tde.keys IS 'key generations of this database; the current one encrypts, all decrypt';
 
 CREATE FUNCTION vault_tde.encrypted_toast_handler(internal) RETURNS table_am_handler
@@ -46,6 +54,33 @@ CREATE FUNCTION vault_tde.rotate_key() RETURNS int
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'vault_tde_rotate_key';
 COMMENT ON FUNCTION vault_tde.rotate_key() IS 'makes a new data key, which encrypts from the commit on; returns its generation';
 REVOKE ALL ON FUNCTION vault_tde.rotate_key() FROM PUBLIC;
+
+CREATE PROCEDURE vault_tde.reencrypt(relation regclass, batch_size int DEFAULT 1000)
+    LANGUAGE C AS 'MODULE_PATHNAME', 'vault_tde_reencrypt';
+COMMENT ON PROCEDURE vault_tde.reencrypt(regclass, int) IS
+    'encrypts what is under older key generations under the current one, in batches that are each a transaction';
+REVOKE ALL ON PROCEDURE vault_tde.reencrypt(regclass, int) FROM PUBLIC;
+
+CREATE FUNCTION vault_tde.reencrypt_progress() RETURNS TABLE (pid int, datid oid, relid oid, phase text,
+        blocks_total bigint, blocks_done bigint, tuples_done bigint)
+    LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'vault_tde_reencrypt_progress';
+
+CREATE VIEW vault_tde.stat_progress_reencrypt AS
+    SELECT p.pid, p.datid, d.datname, p.relid, p.phase, p.blocks_total, p.blocks_done, p.tuples_done
+    FROM vault_tde.reencrypt_progress() p LEFT JOIN pg_catalog.pg_database d ON d.oid = p.datid;
+COMMENT ON VIEW vault_tde.stat_progress_reencrypt IS 'calls of vault_tde.reencrypt() that are running in this server';
+GRANT SELECT ON vault_tde.stat_progress_reencrypt TO PUBLIC;
+
+CREATE FUNCTION vault_tde.verify(relation regclass, OUT ctid tid, OUT problem text) RETURNS SETOF record
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE COST 100000 AS 'MODULE_PATHNAME', 'vault_tde_verify';
+COMMENT ON FUNCTION vault_tde.verify(regclass) IS
+    'reads every row and out-of-line value and returns those that do not authenticate';
+REVOKE ALL ON FUNCTION vault_tde.verify(regclass) FROM PUBLIC;
+
+CREATE FUNCTION vault_tde.retire_key(generation int) RETURNS void
+    LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'vault_tde_retire_key';
+COMMENT ON FUNCTION vault_tde.retire_key(int) IS 'forgets the data key of a generation that nothing needs any more';
+REVOKE ALL ON FUNCTION vault_tde.retire_key(int) FROM PUBLIC;
 
 CREATE FUNCTION vault_tde.is_encrypted(relation regclass) RETURNS bool
     LANGUAGE C STRICT STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'vault_tde_is_encrypted';

@@ -6,12 +6,16 @@ mod decode;
 mod heap;
 mod index;
 mod keys;
+mod maintenance;
 mod pg;
 mod sql;
 mod toast;
 
 use pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
 use pg::sys;
+
+/// What the library keeps in shared memory.
+static SEGMENTS: [&pg::shmem::Segment; 2] = [&keys::shared::SEGMENT, &maintenance::progress::SEGMENT];
 
 pg_callback! {
     /// The magic block by which the server knows that this library was built for it.
@@ -33,6 +37,7 @@ pg_callback! {
         sql::guc::define();
         sql::utility::register();
         sql::plaintext_indexes::register();
+        pg::shmem::register(&SEGMENTS);
         keys::register();
         heap::register();
         index::register();

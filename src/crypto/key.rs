@@ -17,7 +17,8 @@ use super::cipher::{Cipher, CipherError, Iv, Tag, IV_LEN, TAG_LEN};
 /// Bytes that a key is longer than its plaintext.
 pub const KEY_OVERHEAD: usize = TEXT_OFFSET + TAG_LEN;
 
-const COLUMN_OFFSET: usize = 4;
+/// Where the column is.
+pub const COLUMN_OFFSET: usize = 4;
 const GENERATION_OFFSET: usize = COLUMN_OFFSET + 1;
 const IV_OFFSET: usize = GENERATION_OFFSET + 1;
 const TEXT_OFFSET: usize = IV_OFFSET + IV_LEN;

@@ -41,6 +41,7 @@ fn forget_rows() {
     old::forget();
     rewrite::forget();
     crate::toast::toaster::reset();
+    crate::maintenance::forget();
 }
 
 pg_callback! {

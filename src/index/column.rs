@@ -267,6 +267,54 @@ impl Column {
         }
     }
 
+    /// Decrypts a stored key that may be damaged, to the memory of side 0. Raises the errors of the key provider only.
+    ///
+    /// # Safety
+    /// In a transaction; not inside of a comparison.
+    pub unsafe fn try_open(&mut self, stored: &[u8]) -> Result<keys::Opened, OpenError> {
+        let place = key::place(stored).ok_or(OpenError::NotEncrypted)?;
+        if place.index != self.index || place.column & !COMPRESSED != self.number {
+            return Err(OpenError::NotEncrypted);
+        }
+        // SAFETY: the block has room for the plaintext.
+        unsafe {
+            let out = self.remember(0, stored, key::plain_len(stored.len()).unwrap_or(0));
+            self.opened[0].stored_len = 0;
+            keys::open_key_of_generation(place, stored, out)
+        }
+    }
+
+    /// The generation of a stored key, by decrypting it.
+    ///
+    /// # Safety
+    /// As for [`Column::try_open`].
+    pub unsafe fn generation(&mut self, stored: &[u8]) -> Result<i32, OpenError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.try_open(stored) }.map(|opened| opened.generation)
+    }
+
+    /// Encrypts a stored key anew, under the current generation, to `out`, which has room for as many bytes. Returns false if
+    /// it is of generation `current` already.
+    ///
+    /// # Safety
+    /// As for [`Column::try_open`]. May raise an ERROR.
+    pub unsafe fn reseal(&mut self, stored: &[u8], out: *mut u8, current: Option<i32>) -> bool {
+        // SAFETY: the plaintext is where `try_open` has put it.
+        unsafe {
+            match self.try_open(stored) {
+                Ok(opened) if Some(opened.generation) == current => false,
+                Ok(opened) => {
+                    let place = Place { index: self.index, column: stored[key::COLUMN_OFFSET] };
+                    let plain = slice(self.opened[0].plain.data.add(self.offset()).cast_const(), opened.len);
+                    keys::seal_key(place, plain, out);
+                    true
+                }
+                Err(OpenError::NotEncrypted) => raise_foreign(self.index, self.number),
+                Err(error) => raise_not_opened(self.index, self.number, error),
+            }
+        }
+    }
+
     /// Raises an ERROR unless the key belongs to this column; returns whether it is compressed.
     #[inline]
     fn check_place(&self, stored: &[u8]) -> bool {

@@ -10,6 +10,10 @@
 //! | `sort.rs`     | its sort support: abbreviated keys                                                      |
 //! | `build.rs`    | CREATE INDEX, REINDEX, INSERT                                                           |
 //! | `scan.rs`     | index scans; `keys.rs` turns their scan keys                                            |
+//! | `pages.rs`    | the keys on a page as it is on disk                                                     |
+//! | `upkeep.rs`   | which generations are in use; re-encryption in place                                    |
+//! | `verify.rs`   | entries against rows, and rows against entries                                          |
+//! | `settings.rs` | the variables of the configuration parameters                                           |
 //! | `vacuum.rs`   | VACUUM                                                                                  |
 
 mod argument;
@@ -18,13 +22,17 @@ mod column;
 mod compare;
 mod inner;
 mod keys;
+mod pages;
 pub mod routine;
 mod scan;
 pub mod settings;
 mod sort;
+pub mod upkeep;
 mod vacuum;
 
-use crate::pg::{majors, sys};
+use core::ffi::CStr;
+
+use crate::pg::{majors, sys, Oid};
 use crate::pg_callback;
 
 pg_callback! {
@@ -39,6 +47,30 @@ pg_callback! {
         }
     }
 }
+
+/// Whether the relation is an index of `encrypted_btree`.
+///
+/// # Safety
+/// `rel` must be an open relation.
+pub unsafe fn is_encrypted(rel: sys::Relation) -> bool {
+    // SAFETY: the caller's promise; each index has its own copy of the callback table.
+    unsafe {
+        let routine = (*rel).rd_indam;
+        !routine.is_null() && (*routine).ambuild.is_some_and(|f| core::ptr::fn_addr_eq(f, build::build as Build))
+    }
+}
+
+type Build =
+    unsafe extern "C-unwind" fn(sys::Relation, sys::Relation, *mut sys::IndexInfo) -> *mut sys::IndexBuildResult;
+
+/// The access method's OID; InvalidOid if this database has none.
+pub fn method_oid() -> Oid {
+    // SAFETY: a syscache look-up in a transaction.
+    unsafe { sys::get_index_am_oid(METHOD.as_ptr(), true) }
+}
+
+/// The access method's name.
+pub const METHOD: &CStr = c"encrypted_btree";
 
 /// What `_PG_init` has to do for this room.
 pub fn register() {

@@ -79,6 +79,29 @@ fn current() -> Option<usize> {
     unsafe { (*BACKEND.as_ptr()).ring.current() }
 }
 
+/// Makes sure that the ring is up to date, without asking the provider for anything. Raises an ERROR if the database does
+/// not have the extension.
+pub fn refresh() {
+    // SAFETY: callers are in a transaction.
+    if !load::is_fresh() && !unsafe { load::load() } {
+        raise_no_extension();
+    }
+}
+
+/// The generation that encrypts. The ring must be up to date ([`prepare`]).
+pub fn current_generation() -> Option<i32> {
+    // SAFETY: the borrow ends with this statement.
+    let ring = unsafe { &(*BACKEND.as_ptr()).ring };
+    ring.current().and_then(|index| ring.key(index)).map(|key| key.generation)
+}
+
+/// The generation that a stored form with the generation byte `byte` must be of, as far as the ring knows; None if its
+/// key is unknown or the byte stands for several, so that only opening it can tell.
+pub fn only_generation(byte: u8) -> Option<i32> {
+    // SAFETY: the borrow ends with this statement.
+    unsafe { (*BACKEND.as_ptr()).ring.only_generation(byte) }
+}
+
 /// Makes generation 1 in the current transaction if the database has no data key. For the table access method, when a
 /// relation with encrypted storage is created. A pg_upgrade brings the old keys along, so nothing is made during one.
 pub fn ensure_first_generation() {
@@ -172,6 +195,35 @@ fn make_key(generation: i32) -> Result<NewRow, Report> {
 fn raise_no_extension() -> ! {
     pg_error!(UNDEFINED_OBJECT, "extension \"pg_vault_tde\" does not exist in this database";
         hint: ("Run CREATE EXTENSION pg_vault_tde."))
+}
+
+/// The key id of a generation that this transaction sees. The ring must be up to date.
+pub fn key_id_of(generation: i32) -> Option<KeyId> {
+    // SAFETY: the borrow ends with this statement.
+    let ring = unsafe { &(*BACKEND.as_ptr()).ring };
+    ring.keys().iter().find(|key| key.visible && key.generation == generation).map(|key| key.key_id)
+}
+
+/// Locks the key table against other sessions that would change it, to the end of the transaction.
+pub fn lock_table() {
+    // SAFETY: callers are in a transaction.
+    unsafe {
+        let (rel, _) = lock();
+        sys::table_close(rel, sys::NoLock as i32);
+    }
+}
+
+/// Deletes a key in the current transaction, under [`lock_table`]. What is encrypted under it cannot be read any more.
+/// Raises an ERROR if it is not there.
+pub fn delete(generation: i32, key_id: &KeyId) {
+    // SAFETY: callers are in a transaction.
+    unsafe {
+        let (rel, _) = lock();
+        if !table::delete(rel, key_id) {
+            pg_error!(UNDEFINED_OBJECT, "there is no key generation {generation}");
+        }
+        sys::table_close(rel, sys::NoLock as i32);
+    }
 }
 
 /// Copies the rows of the key table to `store`.

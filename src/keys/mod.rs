@@ -27,8 +27,14 @@ mod table;
 use crate::crypto::IvPool;
 use crate::pg::BackendCell;
 
-pub use generations::{copy_rows, ensure_first_generation, prepare_to_open, rotate, survey};
-pub use rows::{open_chunk, open_key, open_row, seal_chunk, seal_key, seal_row, OpenError};
+pub use generations::{
+    copy_rows, current_generation, delete, ensure_first_generation, key_id_of, lock_table, only_generation, prepare,
+    prepare_to_open, refresh, rotate, survey,
+};
+pub use rows::{
+    open_chunk, open_chunk_of_generation, open_key, open_key_of_generation, open_row, open_row_of_generation, seal_chunk,
+    seal_key, seal_row, OpenError, Opened,
+};
 
 /// What this backend holds of the keys.
 struct Backend {
@@ -43,6 +49,5 @@ static BACKEND: BackendCell<Backend> =
 
 /// What `_PG_init` does for the keys.
 pub fn register() {
-    shared::register();
     load::register();
 }

@@ -69,6 +69,16 @@ impl Ring {
         self.keys[..index].iter().rposition(|key| key.generation as u8 == byte)
     }
 
+    /// The generation that a stored form with the generation byte `byte` must be of; None if there is no such key, or
+    /// more than one.
+    pub fn only_generation(&self, byte: u8) -> Option<i32> {
+        let index = self.newest(byte)?;
+        match self.older(index) {
+            None => self.keys.get(index).map(|key| key.generation),
+            Some(_) => None,
+        }
+    }
+
     pub fn has_id(&self, key_id: &KeyId) -> bool {
         self.keys.iter().any(|key| key.key_id == *key_id)
     }

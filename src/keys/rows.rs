@@ -28,6 +28,15 @@ pub enum OpenError {
     Authentication,
 }
 
+/// What a stored form holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened {
+    /// Bytes of plaintext.
+    pub len: usize,
+    /// The key generation that it was encrypted under.
+    pub generation: i32,
+}
+
 /// Why a row could not be sealed or opened with what this backend holds.
 #[derive(Clone, Copy)]
 enum Miss {
@@ -194,6 +203,16 @@ impl Form for IndexKey {
 #[inline]
 pub unsafe fn open_row(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
     // SAFETY: the caller's promise.
+    unsafe { open_row_of_generation(oid, stored, out) }.map(|opened| opened.len)
+}
+
+/// [`open_row`] that also tells the row's key generation, of which the row itself says the low byte only.
+///
+/// # Safety
+/// As for [`open_row`].
+#[inline]
+pub unsafe fn open_row_of_generation(oid: Oid, stored: &[u8], out: *mut u8) -> Result<Opened, OpenError> {
+    // SAFETY: the caller's promise.
     unsafe { open_or_reload(Row { has_external: false }, oid, stored, out) }
 }
 
@@ -202,12 +221,21 @@ pub unsafe fn open_row(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, O
 ///
 /// # Safety
 /// In a transaction. `out` must have room for `crypto::chunk::plain_len(stored.len())` bytes.
-pub unsafe fn open_chunk(
+pub unsafe fn open_chunk(oid: Oid, place: (u32, u32), stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    // SAFETY: the caller's promise.
+    unsafe { open_chunk_of_generation(oid, place, stored, out) }.map(|opened| opened.len)
+}
+
+/// [`open_chunk`] that also tells the chunk's key generation.
+///
+/// # Safety
+/// As for [`open_chunk`].
+pub unsafe fn open_chunk_of_generation(
     oid: Oid,
     (value_id, seq): (u32, u32),
     stored: &[u8],
     out: *mut u8,
-) -> Result<usize, OpenError> {
+) -> Result<Opened, OpenError> {
     // SAFETY: the caller's promise.
     unsafe { open_or_reload(Chunk(value_id, seq), oid, stored, out) }
 }
@@ -241,6 +269,16 @@ pub unsafe fn seal_chunk(oid: Oid, (value_id, seq): (u32, u32), plain: &[u8], ou
 /// In a transaction. `out` must have room for `crypto::key::plain_len(stored.len())` bytes.
 #[inline]
 pub unsafe fn open_key(place: Place, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    // SAFETY: the caller's promise.
+    unsafe { open_key_of_generation(place, stored, out) }.map(|opened| opened.len)
+}
+
+/// [`open_key`] that also tells the key generation.
+///
+/// # Safety
+/// As for [`open_key`].
+#[inline]
+pub unsafe fn open_key_of_generation(place: Place, stored: &[u8], out: *mut u8) -> Result<Opened, OpenError> {
     // SAFETY: the caller's promise.
     unsafe { open_or_reload(IndexKey(place), place.index, stored, out) }
 }
@@ -281,10 +319,10 @@ unsafe fn seal<F: Form>(backend: &mut Backend, form: F, oid: Oid, plain: &[u8], 
 }
 
 #[inline]
-unsafe fn open_or_reload<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+unsafe fn open_or_reload<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Result<Opened, OpenError> {
     // SAFETY: the caller's promise.
     match unsafe { open(form, oid, stored, out) } {
-        Ok(len) => Ok(len),
+        Ok(opened) => Ok(opened),
         // SAFETY: the caller's promise.
         Err(miss) => unsafe { open_slowly(miss, form, oid, stored, out) },
     }
@@ -292,16 +330,16 @@ unsafe fn open_or_reload<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8
 
 /// Opens a row or chunk with what this backend holds.
 #[inline]
-unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, Miss> {
+unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Result<Opened, Miss> {
     let byte = F::generation_byte(stored).ok_or(Miss::NotEncrypted)?;
     let len = F::plain_len(stored.len()).ok_or(Miss::NotEncrypted)?;
     // SAFETY: nothing in here comes back to the backend's state; the caller promises the room.
     let (backend, out) = unsafe { (&mut *BACKEND.as_ptr(), output(out, len)) };
     let mut index = backend.ring.newest(byte).ok_or(Miss::NoKey)?;
     loop {
-        let (cipher, _) = cipher(backend, oid, F::PURPOSE, index)?;
+        let (cipher, generation) = cipher(backend, oid, F::PURPOSE, index)?;
         match form.open(cipher, stored, out) {
-            Ok(()) => return Ok(len),
+            Ok(()) => return Ok(Opened { len, generation }),
             Err(RowError::NotEncrypted) => return Err(Miss::NotEncrypted),
             Err(RowError::Cipher(CipherError::Authentication) | RowError::Authentication) => {
                 index = backend.ring.older(index).ok_or(Miss::Authentication)?;
@@ -344,7 +382,7 @@ unsafe fn open_slowly<F: Form>(
     oid: Oid,
     stored: &[u8],
     out: *mut u8,
-) -> Result<usize, OpenError> {
+) -> Result<Opened, OpenError> {
     let (mut reloaded, mut searched) = (false, false);
     loop {
         // SAFETY: in a transaction, as the caller of `open_row` promises.
@@ -364,7 +402,7 @@ unsafe fn open_slowly<F: Form>(
                 _ => return Err(error::<F>(miss, stored)),
             }
             match open(form, oid, stored, out) {
-                Ok(len) => return Ok(len),
+                Ok(opened) => return Ok(opened),
                 Err(next) => miss = next,
             }
         }

@@ -3,18 +3,13 @@
 //! An entry never changes: a key id is random and names one data key for ever. Nothing in here says which key is
 //! current; that is the key table's business. When the map is full, each backend asks the provider for itself.
 
-use core::ffi::CStr;
 use core::mem::size_of;
-use core::ptr;
 
 use super::settings;
 use crate::crypto::cipher::Key;
 use crate::crypto::wrap::KeyId;
-use crate::pg::{sys, BackendCell};
-use crate::pg_callback;
-
-/// Name of the shared memory segment and of the lock's tranche.
-const NAME: &CStr = c"pg_vault_tde";
+use crate::pg::shmem::Segment;
+use crate::pg::sys;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -31,59 +26,16 @@ struct Map {
     entries: [Entry; 0],
 }
 
-// Set once by the postmaster (or a single-user backend) and inherited by each backend.
-static MAP: BackendCell<*mut Map> = BackendCell::new(ptr::null_mut());
-static LOCK: BackendCell<*mut sys::LWLock> = BackendCell::new(ptr::null_mut());
-static NEXT_REQUEST: BackendCell<sys::shmem_request_hook_type> = BackendCell::new(None);
-static NEXT_STARTUP: BackendCell<sys::shmem_startup_hook_type> = BackendCell::new(None);
+/// To be registered by `_PG_init`.
+pub static SEGMENT: Segment = Segment::new(c"pg_vault_tde", map_size, init);
 
-/// Hooks into the server's start. Called once, by `_PG_init`.
-pub fn register() {
-    // SAFETY: the postmaster is single-threaded and runs the hooks after all preloaded libraries are there.
-    unsafe {
-        NEXT_REQUEST.set(sys::shmem_request_hook);
-        sys::shmem_request_hook = Some(request);
-        NEXT_STARTUP.set(sys::shmem_startup_hook);
-        sys::shmem_startup_hook = Some(startup);
-    }
+fn map_size() -> usize {
+    size_of::<Map>() + settings::key_cache_size() * size_of::<Entry>()
 }
 
-fn map_size(capacity: usize) -> usize {
-    size_of::<Map>() + capacity * size_of::<Entry>()
-}
-
-pg_callback! {
-    fn request() {
-        // SAFETY: the hook that was there before, and then what PostgreSQL allows in this hook.
-        unsafe {
-            if let Some(next) = NEXT_REQUEST.get() {
-                next();
-            }
-            sys::RequestAddinShmemSpace(map_size(settings::key_cache_size()));
-            sys::RequestNamedLWLockTranche(NAME.as_ptr(), 1);
-        }
-    }
-
-    fn startup() {
-        // SAFETY: shared memory exists; a new segment is ours alone until the lock is released.
-        unsafe {
-            if let Some(next) = NEXT_STARTUP.get() {
-                next();
-            }
-            let addin_lock = sys::pgv_addin_shmem_init_lock();
-            sys::LWLockAcquire(addin_lock, sys::LW_EXCLUSIVE);
-            let capacity = settings::key_cache_size();
-            let mut found = false;
-            let map: *mut Map = sys::ShmemInitStruct(NAME.as_ptr(), map_size(capacity), &mut found).cast();
-            if !found {
-                (*map).capacity = capacity;
-                (*map).used = 0;
-            }
-            sys::LWLockRelease(addin_lock);
-            MAP.set(map);
-            LOCK.set(&raw mut (*sys::GetNamedLWLockTranche(NAME.as_ptr())).lock);
-        }
-    }
+unsafe fn init(place: *mut u8) {
+    // SAFETY: new memory of `map_size` bytes.
+    unsafe { place.cast::<Map>().write(Map { capacity: settings::key_cache_size(), used: 0, entries: [] }) }
 }
 
 /// Copies the data key `key_id` to `out` if the map has it.
@@ -127,15 +79,5 @@ unsafe fn entries<'a>(map: *mut Map) -> &'a [Entry] {
 
 /// Runs `body`, which raises nothing, under the lock. None if there is no shared memory.
 fn with_lock<R>(mode: sys::LWLockMode, body: impl FnOnce(*mut Map) -> R) -> Option<R> {
-    let (map, lock) = (MAP.get(), LOCK.get());
-    if map.is_null() || lock.is_null() {
-        return None;
-    }
-    // SAFETY: a lock of the running server; nothing between acquire and release can raise.
-    unsafe {
-        sys::LWLockAcquire(lock, mode);
-        let result = body(map);
-        sys::LWLockRelease(lock);
-        Some(result)
-    }
+    SEGMENT.with_lock(mode, |place| body(place.cast()))
 }

@@ -13,6 +13,7 @@ use core::ptr;
 
 use crate::crypto::wrap::KeyId;
 use crate::pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
+use crate::pg::shadow::Shadow;
 use crate::pg::{sys, Datum, Oid, INVALID_OID};
 use crate::pg_error;
 
@@ -251,5 +252,29 @@ pub unsafe fn insert(rel: sys::Relation, row: &NewRow) {
         sys::heap_freetuple(tuple);
         sys::CacheInvalidateRelcache(rel);
         sys::CommandCounterIncrement();
+    }
+}
+
+/// Deletes a key; other sessions drop their rings when the transaction commits. Returns whether it was there.
+///
+/// # Safety
+/// `rel` must come from [`open`] with ShareRowExclusiveLock.
+pub unsafe fn delete(rel: sys::Relation, key_id: &KeyId) -> bool {
+    // SAFETY: the caller's promise. Nobody else changes the table, so a row that is seen can be deleted.
+    unsafe {
+        let mut tid = None;
+        for_each(rel, Which::Visible, |tuple| {
+            let mut is_null = false;
+            let id = sys::heap_getattr(tuple, 2, (*rel).rd_att, &mut is_null);
+            if !is_null && *(id as *const KeyId) == *key_id {
+                tid = Some((*tuple).t_self);
+            }
+        });
+        let Some(mut tid) = tid else { return false };
+        let mut space = Shadow::new();
+        sys::simple_heap_delete(space.never_decoded(rel), &mut tid);
+        sys::CacheInvalidateRelcache(rel);
+        sys::CommandCounterIncrement();
+        true
     }
 }

@@ -29,10 +29,13 @@ impl SqlState {
 
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::new(b"0A000");
 pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::new(b"22023");
+pub const NULL_VALUE_NOT_ALLOWED: SqlState = SqlState::new(b"22004");
 pub const INSUFFICIENT_PRIVILEGE: SqlState = SqlState::new(b"42501");
 pub const WRONG_OBJECT_TYPE: SqlState = SqlState::new(b"42809");
 pub const UNDEFINED_OBJECT: SqlState = SqlState::new(b"42704");
 pub const OBJECT_NOT_IN_PREREQUISITE_STATE: SqlState = SqlState::new(b"55000");
+pub const OBJECT_IN_USE: SqlState = SqlState::new(b"55006");
+pub const INVALID_TRANSACTION_TERMINATION: SqlState = SqlState::new(b"2D000");
 pub const CONFIG_FILE_ERROR: SqlState = SqlState::new(b"F0000");
 pub const INTERNAL_ERROR: SqlState = SqlState::new(b"XX000");
 pub const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");

@@ -10,6 +10,12 @@ use super::Datum;
 pub struct Call(pub sys::FunctionCallInfo);
 
 impl Call {
+    /// `PG_ARGISNULL(n)`
+    pub fn is_null(self, n: usize) -> bool {
+        // SAFETY: fmgr passes as many arguments as the SQL declaration has.
+        unsafe { (*(*self.0).args.as_ptr().add(n)).isnull }
+    }
+
     /// `PG_GETARG_DATUM(n)`
     pub fn datum(self, n: usize) -> Datum {
         // SAFETY: as for `is_null`.

@@ -235,3 +235,23 @@ pub unsafe fn without_overlaps(constraint: *const sys::Constraint) -> bool {
         (*constraint).without_overlaps
     }
 }
+
+/// Logs a full image of a heap page as the record of a pruning that prunes nothing (`log_heap_prune_and_freeze`); sets the
+/// page's LSN. Replay takes a cleanup lock.
+///
+/// # Safety
+/// In a critical section, with the buffer locked and marked dirty.
+pub unsafe fn log_page_image(buffer: sys::Buffer) {
+    #[cfg(any(pg17, pg18))]
+    let record = sys::xl_heap_prune { reason: 0, flags: sys::XLHP_CLEANUP_LOCK as _ };
+    #[cfg(not(any(pg17, pg18)))]
+    let record = sys::xl_heap_prune { flags: sys::XLHP_CLEANUP_LOCK as _ };
+    // SAFETY: the caller's promise; XLogInsert copies the record.
+    unsafe {
+        sys::XLogBeginInsert();
+        sys::XLogRegisterData((&raw const record).cast_mut().cast(), size_of_val(&record) as u32);
+        sys::XLogRegisterBuffer(0, buffer, (sys::REGBUF_STANDARD | sys::REGBUF_FORCE_IMAGE) as u8);
+        let lsn = sys::XLogInsert(sys::RM_HEAP2_ID as u8, sys::XLOG_HEAP2_PRUNE_VACUUM_SCAN as u8);
+        sys::PageSetLSN(sys::BufferGetPage(buffer), lsn);
+    }
+}

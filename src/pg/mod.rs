@@ -7,9 +7,12 @@ pub mod fmgr;
 pub mod guard;
 pub mod majors;
 pub mod memory;
+pub mod page;
 pub mod rel;
 pub mod shadow;
+pub mod shmem;
 pub mod sizes;
+pub mod spi;
 pub mod tuple;
 pub mod varlena;
 

@@ -62,3 +62,12 @@ pub unsafe fn needs_wal(rel: Relation) -> bool {
                 || ((*rel).rd_createSubid == 0 && (*rel).rd_firstRelfilelocatorSubid == 0))
     }
 }
+
+/// `RELATION_IS_OTHER_TEMP(rel)`
+///
+/// # Safety
+/// `rel` must be an open relation.
+pub unsafe fn is_other_temp(rel: Relation) -> bool {
+    // SAFETY: rd_rel of an open relation is set.
+    unsafe { (*(*rel).rd_rel).relpersistence as u8 == sys::RELPERSISTENCE_TEMP && !(*rel).rd_islocaltemp }
+}

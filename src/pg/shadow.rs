@@ -72,6 +72,20 @@ impl Shadow {
         }
     }
 
+    /// A shadow of an ordinary heap by which heap_update and heap_delete write WAL that logical decoding passes over
+    /// (`RelationIsLogicallyLogged` holds for no foreign table).
+    ///
+    /// # Safety
+    /// As for [`Shadow::on_stack`].
+    pub unsafe fn never_decoded(&mut self, rel: sys::Relation) -> sys::Relation {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let shadow = self.copy(rel);
+            (*(*shadow).rd_rel).relkind = sys::RELKIND_FOREIGN_TABLE as i8;
+            shadow
+        }
+    }
+
     /// A shadow for a scan that heapam runs to its end. A resource owner may remember it until the transaction ends, so
     /// it is allocated in TopTransactionContext. Only the routine differs from the real relation.
     ///

@@ -9,12 +9,10 @@
 use core::ffi::{c_char, CStr};
 use core::ptr;
 
-use crate::index::settings;
+use crate::index::{method_oid, settings, METHOD};
 use crate::pg::fmgr::str_of;
 use crate::pg::{majors, sys, Oid, INVALID_OID};
 
-/// The access method of encrypted indexes.
-pub const METHOD: &CStr = c"encrypted_btree";
 const OPTION: &CStr = c"deduplicate_items";
 const MARK: &CStr = c"OFF";
 
@@ -41,12 +39,6 @@ pub unsafe fn with_encrypted_indexes(statement: *mut sys::PlannedStmt) -> *mut s
         }
         statement
     }
-}
-
-/// Whether the database has encrypted indexes at all.
-unsafe fn method_oid() -> Oid {
-    // SAFETY: a syscache look-up.
-    unsafe { sys::get_index_am_oid(METHOD.as_ptr(), true) }
 }
 
 /// CREATE INDEX, and the indexes of the constraints of CREATE TABLE, which come here one by one.

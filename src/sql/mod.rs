@@ -5,6 +5,7 @@ mod encrypted_indexes;
 mod indexes;
 mod keys;
 pub mod plaintext_indexes;
+pub mod maintenance;
 mod relation;
 mod speed;
 mod status;

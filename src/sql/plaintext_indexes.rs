@@ -60,7 +60,7 @@ struct NewIndex {
 unsafe fn look_at(object: Oid) {
     // SAFETY: in a transaction.
     unsafe {
-        let ours = sys::get_index_am_oid(encrypted_indexes::METHOD.as_ptr(), true);
+        let ours = crate::index::method_oid();
         if ours == INVALID_OID {
             return;
         }

@@ -181,9 +181,32 @@ unsafe fn write_chunks(rel: sys::Relation, chunks: &Chunks, value_id: Oid, data:
 pub unsafe fn for_each_chunk(
     chunks: &Chunks,
     value_id: Oid,
-    (first, last, total): (u32, u32, u32),
+    range: (u32, u32, u32),
     mut body: impl FnMut(u32, &[u8]),
 ) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let all = try_for_each_chunk(chunks, value_id, range, |seq, stored| {
+            body(seq, stored);
+            true
+        });
+        if let Err(expected) = all {
+            super::fetch::raise_sequence(chunks.table, value_id, expected);
+        }
+    }
+}
+
+/// [`for_each_chunk`] that goes on as long as `body` returns true, and raises nothing of its own: the number of the chunk that
+/// is missing, doubled or out of place is returned as an error.
+///
+/// # Safety
+/// As for [`for_each_chunk`].
+pub unsafe fn try_for_each_chunk(
+    chunks: &Chunks,
+    value_id: Oid,
+    (first, last, total): (u32, u32, u32),
+    mut body: impl FnMut(u32, &[u8]) -> bool,
+) -> Result<(), u32> {
     // SAFETY: the caller's promises; the tuples stay pinned until the next one is asked for.
     unsafe {
         let mut keys: [sys::ScanKeyData; 3] = core::mem::zeroed();
@@ -202,25 +225,25 @@ pub unsafe fn for_each_chunk(
         let scan =
             sys::systable_beginscan_ordered(chunks.table, chunks.valid_index(), snapshot, nkeys, keys.as_mut_ptr());
         let mut expected = first;
-        loop {
+        let result = loop {
             let tuple = sys::systable_getnext_ordered(scan, sys::ForwardScanDirection);
             if tuple.is_null() {
-                break;
+                break if expected == last + 1 { Ok(()) } else { Err(expected) };
             }
             let mut isnull = false;
             let seq = sys::heap_getattr(tuple, 2, desc, &mut isnull) as u32;
             let data = Varlena::of(sys::heap_getattr(tuple, 3, desc, &mut isnull));
             if isnull || data.is_external() || seq != expected || seq > last {
-                super::fetch::raise_sequence(chunks.table, value_id, expected);
+                break Err(expected);
             }
             let payload = data.payload();
-            body(seq, core::slice::from_raw_parts(payload.data, payload.len));
+            if !body(seq, core::slice::from_raw_parts(payload.data, payload.len)) {
+                break Ok(());
+            }
             expected += 1;
-        }
-        if expected != last + 1 {
-            super::fetch::raise_sequence(chunks.table, value_id, expected);
-        }
+        };
         sys::systable_endscan_ordered(scan);
+        result
     }
 }
 

@@ -1,0 +1,132 @@
+//! Functions for the upkeep of encrypted relations. Each checks what its caller may do with the table; that the caller may
+//! call it at all is a matter of EXECUTE, which nobody has by default.
+
+use crate::maintenance::{census, progress, reencrypt, retire, stored_target, verify};
+use crate::pg::error::{
+    FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, INVALID_PARAMETER_VALUE, INVALID_TRANSACTION_TERMINATION,
+    NULL_VALUE_NOT_ALLOWED, WRONG_OBJECT_TYPE,
+};
+use crate::pg::fmgr::Call;
+use crate::pg::{rel as relation, sys, Oid};
+use crate::{pg_error, pg_function};
+
+/// Raises an ERROR where code runs that the current user need not have written: an index expression while the table's
+/// owner is being stood in for, the query of a materialized view.
+pub fn refuse_restricted_operation(function: &str) {
+    // SAFETY: reads a variable.
+    if unsafe { sys::InSecurityRestrictedOperation() } {
+        pg_error!(INSUFFICIENT_PRIVILEGE, "cannot execute {function} within a security-restricted operation");
+    }
+}
+
+/// Raises an ERROR unless the current user has the privilege `mode` on the relation.
+fn check_privilege(oid: Oid, mode: u32) {
+    // SAFETY: in a transaction; raises an ERROR for a relation that does not exist.
+    unsafe {
+        let result = sys::pg_class_aclcheck(oid, sys::GetUserId(), sys::AclMode::from(mode));
+        if result != sys::ACLCHECK_OK {
+            let kind = sys::get_relkind_objtype(sys::get_rel_relkind(oid));
+            sys::aclcheck_error(result, kind, sys::get_rel_name(oid));
+        }
+    }
+}
+
+/// A CALL outside of a transaction block and of an atomic context.
+fn may_commit(call: Call) -> bool {
+    // SAFETY: the context of a procedure's call is a CallContext.
+    unsafe {
+        let context = (*call.0).context;
+        !context.is_null()
+            && (*context).type_ == sys::T_CallContext
+            && !(*context.cast::<sys::CallContext>()).atomic
+    }
+}
+
+pg_function! {
+    /// Procedure `vault_tde.reencrypt(regclass, batch_size int)`
+    fn vault_tde_reencrypt[pg_finfo_vault_tde_reencrypt](call) {
+        const NAME: &str = "vault_tde.reencrypt()";
+        refuse_restricted_operation(NAME);
+        if call.is_null(0) || call.is_null(1) {
+            pg_error!(NULL_VALUE_NOT_ALLOWED, "arguments of {NAME} must not be null");
+        }
+        let (oid, batch_size) = (call.datum(0) as Oid, call.int32(1));
+        // SAFETY: in a transaction; the name is a literal.
+        unsafe { sys::PreventCommandDuringRecovery(c"vault_tde.reencrypt()".as_ptr()) };
+        check_privilege(oid, sys::ACL_MAINTAIN);
+        if batch_size < 1 {
+            pg_error!(INVALID_PARAMETER_VALUE, "batch_size must be at least 1");
+        }
+        if !may_commit(call) {
+            pg_error!(INVALID_TRANSACTION_TERMINATION, "{NAME} cannot run inside a transaction block";
+                detail: ("It commits its work in batches."));
+        }
+        // SAFETY: a procedure that may commit.
+        unsafe {
+            sys::SPI_connect_ext(sys::SPI_OPT_NONATOMIC as i32);
+            reencrypt::reencrypt(oid, batch_size as u32);
+            sys::SPI_finish();
+        }
+        0
+    }
+
+    /// `vault_tde.verify(regclass) returns table (ctid tid, problem text)`
+    fn vault_tde_verify[pg_finfo_vault_tde_verify](call) {
+        refuse_restricted_operation("vault_tde.verify()");
+        let oid = call.datum(0) as Oid;
+        check_privilege(oid, sys::ACL_SELECT);
+        // SAFETY: fcinfo of a set-returning function, in a transaction.
+        unsafe {
+            sys::InitMaterializedSRF(call.0, 0);
+            let rel = sys::relation_open(oid, sys::AccessShareLock as i32);
+            let name = relation::name(rel);
+            if relation::is_other_temp(rel) {
+                pg_error!(FEATURE_NOT_SUPPORTED, "cannot access temporary tables of other sessions");
+            }
+            let Some(target) = stored_target(rel) else {
+                if (*(*rel).rd_rel).relkind as u8 == sys::RELKIND_PARTITIONED_TABLE {
+                    pg_error!(WRONG_OBJECT_TYPE, "table \"{name}\" is partitioned"; hint: ("Verify each of its partitions."));
+                }
+                pg_error!(WRONG_OBJECT_TYPE, "relation \"{name}\" is not encrypted");
+            };
+            verify::verify(call, target);
+            sys::relation_close(rel, sys::AccessShareLock as i32);
+        }
+        0
+    }
+
+    /// `vault_tde.retire_key(generation int) returns void`
+    fn vault_tde_retire_key[pg_finfo_vault_tde_retire_key](call) {
+        refuse_restricted_operation("vault_tde.retire_key()");
+        // SAFETY: in a transaction; the name is a literal.
+        unsafe {
+            let name = c"vault_tde.retire_key()".as_ptr();
+            sys::PreventCommandDuringRecovery(name);
+            sys::PreventCommandIfReadOnly(name);
+            sys::PreventCommandIfParallelMode(name);
+            retire::retire(call.int32(0));
+        }
+        0
+    }
+
+    /// `vault_tde.generations_in_use() returns table (relation regclass, generation int, tuples bigint)`
+    fn vault_tde_generations_in_use[pg_finfo_vault_tde_generations_in_use](call) {
+        refuse_restricted_operation("vault_tde.generations_in_use()");
+        // SAFETY: fcinfo of a set-returning function, in a transaction.
+        unsafe {
+            sys::InitMaterializedSRF(call.0, 0);
+            census::report(call);
+        }
+        0
+    }
+
+    /// `vault_tde.reencrypt_progress()`: the rows of `vault_tde.stat_progress_reencrypt`.
+    fn vault_tde_reencrypt_progress[pg_finfo_vault_tde_reencrypt_progress](call) {
+        // SAFETY: fcinfo of a set-returning function.
+        unsafe {
+            sys::InitMaterializedSRF(call.0, 0);
+            progress::report(call);
+        }
+        0
+    }
+}
