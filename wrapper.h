@@ -58,6 +58,8 @@
 #include "parser/parse_type.h"
 #include "nodes/tidbitmap.h"
 #include "nodes/makefuncs.h"
+#include "optimizer/plancat.h"
+#include "nodes/pathnodes.h"
 #include "pgstat.h"
 #include "replication/logical.h"
 #include "replication/message.h"

@@ -74,7 +74,7 @@ GRANT SELECT ON vault_tde.stat_progress_reencrypt TO PUBLIC;
 CREATE FUNCTION vault_tde.verify(relation regclass, OUT ctid tid, OUT problem text) RETURNS SETOF record
     LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE COST 100000 AS 'MODULE_PATHNAME', 'vault_tde_verify';
 COMMENT ON FUNCTION vault_tde.verify(regclass) IS
-    'reads every row and out-of-line value and returns those that do not authenticate';
+    'reads every row, out-of-line value and index entry and returns those that do not authenticate or do not fit together';
 REVOKE ALL ON FUNCTION vault_tde.verify(regclass) FROM PUBLIC;
 
 CREATE FUNCTION vault_tde.retire_key(generation int) RETURNS void
@@ -216,3 +216,44 @@ FROM pg_catalog.pg_opclass c
     JOIN pg_catalog.pg_am a ON a.oid = c.opcmethod
 WHERE a.amname = 'btree' AND c.opcdefault AND c.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace
 ORDER BY c.oid;
+
+-- What can still be read of encrypted tables on disk, beside what README.md names: columns that indexes keep in the clear, and
+-- columns of which statistics keep sample values.
+CREATE VIEW vault_tde.exposed_columns AS
+    WITH encrypted AS (
+        SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am a ON a.oid = c.relam WHERE a.amname = 'encrypted_heap'
+    ), indexed AS (
+        SELECT x.indrelid, x.indexrelid, a.attnum, m.amname <> 'encrypted_btree' AS in_the_clear
+        FROM pg_catalog.pg_index x
+            JOIN encrypted e ON e.oid = x.indrelid
+            JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid AND i.relkind = 'i'
+            JOIN pg_catalog.pg_am m ON m.oid = i.relam
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE a.attnum = ANY (x.indkey)
+            OR EXISTS (SELECT FROM pg_catalog.pg_depend d
+                       WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = x.indexrelid
+                           AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = x.indrelid
+                           AND d.refobjsubid = a.attnum)
+    ), sampled AS (
+        SELECT starelid, staattnum FROM pg_catalog.pg_statistic
+        WHERE COALESCE(stavalues1, stavalues2, stavalues3, stavalues4, stavalues5) IS NOT NULL
+    ), exposed AS (
+        SELECT indrelid AS relation, attnum, 'index' AS place, indexrelid::pg_catalog.regclass::text AS object
+        FROM indexed WHERE in_the_clear
+        UNION ALL
+        SELECT s.starelid, s.staattnum, 'statistics', NULL FROM sampled s JOIN encrypted e ON e.oid = s.starelid
+        UNION ALL
+        SELECT i.indrelid, i.attnum, 'statistics', i.indexrelid::pg_catalog.regclass::text
+        FROM indexed i WHERE EXISTS (SELECT FROM sampled s WHERE s.starelid = i.indexrelid)
+        UNION ALL
+        SELECT x.stxrelid, k.attnum, 'statistics', pg_catalog.format('%I.%I', n.nspname, x.stxname)
+        FROM pg_catalog.pg_statistic_ext x
+            JOIN encrypted e ON e.oid = x.stxrelid
+            JOIN pg_catalog.pg_statistic_ext_data d ON d.stxoid = x.oid AND COALESCE(d.stxdmcv::text, d.stxdexpr::text) IS NOT NULL
+            JOIN pg_catalog.pg_namespace n ON n.oid = x.stxnamespace,
+            pg_catalog.unnest(x.stxkeys::int2[]) AS k(attnum)
+    )
+    SELECT x.relation::pg_catalog.regclass AS relation, a.attname AS "column", x.place, x.object
+    FROM exposed x JOIN pg_catalog.pg_attribute a ON a.attrelid = x.relation AND a.attnum = x.attnum;
+COMMENT ON VIEW vault_tde.exposed_columns IS 'columns of encrypted tables that indexes and statistics keep in the clear, and where';
+GRANT SELECT ON vault_tde.exposed_columns TO PUBLIC;

@@ -103,7 +103,7 @@ pub struct Column {
     context: MemoryContext,
     typlen: i16,
     typbyval: bool,
-    compressible: bool,
+    pub compressible: bool,
     pub input_type: Oid,
     /// InvalidOid, like `compare`, for an included column
     pub family: Oid,

@@ -263,6 +263,7 @@ impl Index {
                         && found.family == column.family
                         && found.collation == column.collation
                         && found.compare == column.compare.fn_oid
+                        && (found.compressible || !column.compressible)
                 })
         }
     }
@@ -314,7 +315,9 @@ impl Index {
             for i in 0..self.ncolumns {
                 let definition = Definition::of(outer, i);
                 let column = self.columns.add(i);
-                column.write(Column::new((*outer).rd_id, i as u8 + 1, self.context, value_type(definition.input_type)));
+                let mut value = value_type(definition.input_type);
+                value.compressible &= definition.compressible;
+                column.write(Column::new((*outer).rd_id, i as u8 + 1, self.context, value));
                 (*column).family = definition.family;
                 (*column).collation = definition.collation;
                 (*column).sort_support = definition.sort_support;
@@ -374,6 +377,8 @@ struct Definition {
     collation: Oid,
     compare: Oid,
     sort_support: Oid,
+    /// the table's column may be compressed, as an index does then, too
+    compressible: bool,
 }
 
 impl Definition {
@@ -381,9 +386,10 @@ impl Definition {
         // SAFETY: an open index with more than `i` columns.
         unsafe {
             let (nkeys, _) = sizes(outer);
+            let compressible = is_compressible(outer, i);
             if i >= nkeys {
                 let input_type = (*majors::attribute((*outer).rd_att, i)).atttypid;
-                return Definition { input_type, family: 0, collation: 0, compare: 0, sort_support: 0 };
+                return Definition { input_type, family: 0, collation: 0, compare: 0, sort_support: 0, compressible };
             }
             let nprocs = usize::from((*(*outer).rd_indam).amsupport);
             let support = slice((*outer).rd_support.cast_const(), nkeys * nprocs);
@@ -397,8 +403,30 @@ impl Definition {
                 collation: *(*outer).rd_indcollation.add(i),
                 compare: proc_of(sys::BTORDER_PROC),
                 sort_support: proc_of(sys::BTSORTSUPPORT_PROC),
+                compressible,
             }
         }
+    }
+}
+
+/// Whether the storage of the table's column lets values be compressed; true for an expression.
+unsafe fn is_compressible(outer: sys::Relation, i: usize) -> bool {
+    // SAFETY: an open index with more than `i` columns; the syscache row is read before it is released.
+    unsafe {
+        let form = (*outer).rd_index;
+        let number = *(*form).indkey.values.as_ptr().add(i);
+        if number == 0 {
+            return true;
+        }
+        let (table, number) = ((*form).indrelid as crate::pg::Datum, number as crate::pg::Datum);
+        let tuple = sys::SearchSysCache2(sys::ATTNUM as _, table, number);
+        if tuple.is_null() {
+            return true;
+        }
+        let row = (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff));
+        let storage = (*row.cast::<sys::FormData_pg_attribute>()).attstorage as u8;
+        sys::ReleaseSysCache(tuple);
+        storage == sys::TYPSTORAGE_EXTENDED || storage == sys::TYPSTORAGE_MAIN
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `pages.rs`    | the keys on a page as it is on disk                                                     |
 //! | `upkeep.rs`   | which generations are in use; re-encryption in place                                    |
 //! | `verify.rs`   | entries against rows, and rows against entries                                          |
+//! | `planner.rs`  | what the planner asks btree indexes only                                                |
 //! | `settings.rs` | the variables of the configuration parameters                                           |
 //! | `vacuum.rs`   | VACUUM                                                                                  |
 
@@ -23,28 +24,36 @@ mod compare;
 mod inner;
 mod keys;
 mod pages;
+mod planner;
 pub mod routine;
 mod scan;
 pub mod settings;
 mod sort;
 pub mod upkeep;
+pub mod verify;
 mod vacuum;
 
 use core::ffi::CStr;
 
-use crate::pg::{majors, sys, Oid};
+use crate::pg::{sys, Oid};
 use crate::pg_callback;
 
 pg_callback! {
     /// The planner's question (18 and later).
     fn tree_height(outer: sys::Relation) -> i32 {
         // SAFETY: the contract of the callback.
-        unsafe {
-            let entered = inner::enter(outer);
-            let height = majors::tree_height(inner::nbtree(), entered.rel());
-            entered.leave();
-            height
-        }
+        unsafe { height(outer) }
+    }
+}
+
+/// The height of the tree; -1 would say that it is not known.
+unsafe fn height(outer: sys::Relation) -> i32 {
+    // SAFETY: an open index of ours.
+    unsafe {
+        let entered = inner::enter(outer);
+        let height = sys::_bt_getrootheight(entered.rel());
+        entered.leave();
+        height
     }
 }
 
@@ -75,6 +84,7 @@ pub const METHOD: &CStr = c"encrypted_btree";
 /// What `_PG_init` has to do for this room.
 pub fn register() {
     argument::register();
+    planner::register();
     // SAFETY: the callback takes the arguments that xact.c passes.
     unsafe { sys::RegisterXactCallback(Some(at_xact_event), core::ptr::null_mut()) }
 }

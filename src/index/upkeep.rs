@@ -65,6 +65,12 @@ impl Index {
         unsafe { (*self.entered.index).column(found.column) }
     }
 
+    /// A column, numbered from 0.
+    pub fn column_at(&self, i: usize) -> *mut Column {
+        // SAFETY: as above.
+        unsafe { (*self.entered.index).column(i) }
+    }
+
     /// Blocks of the index.
     pub fn blocks(&self) -> u32 {
         // SAFETY: an open relation.

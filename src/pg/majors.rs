@@ -198,22 +198,8 @@ pub fn set_tree_height(routine: &mut sys::IndexAmRoutine, function: TreeHeight) 
     }
 }
 
-/// nbtree's answer to `amgettreeheight`.
-///
-/// # Safety
-/// `index` must be an open index of nbtree's.
-pub unsafe fn tree_height(nbtree: &sys::IndexAmRoutine, index: sys::Relation) -> i32 {
-    #[cfg(pg17)]
-    {
-        let _ = (nbtree, index);
-        -1
-    }
-    // SAFETY: the caller's promise; nbtree has one.
-    #[cfg(not(pg17))]
-    unsafe {
-        nbtree.amgettreeheight.unwrap_unchecked()(index)
-    }
-}
+/// Whether the executor takes row comparisons for any index that keeps an order. 17 insists on btree.
+pub const EXECUTOR_TAKES_ROW_COMPARISONS: bool = cfg!(not(pg17));
 
 /// Whether foreign keys, ON CONFLICT, replica identities and partitioned tables take a unique index of any access method
 /// that orders. 17 insists on btree.
