@@ -5,6 +5,7 @@
 
 use core::ptr;
 
+use super::cache::Cache;
 use crate::crypto::key::{self, Place, COMPRESSED, KEY_OVERHEAD};
 use crate::keys::{self, OpenError};
 use crate::pg::error::DATA_CORRUPTED;
@@ -114,6 +115,7 @@ pub struct Column {
     cross: *mut Cross,
     sealed: Block,
     opened: [Opened; 2],
+    cache: Cache,
     /// a comparison is running, so `opened` must not change
     pub busy: bool,
 }
@@ -147,8 +149,14 @@ impl Column {
             cross: ptr::null_mut(),
             sealed: Block::EMPTY,
             opened: [Opened::EMPTY; 2],
+            cache: Cache::NONE,
             busy: false,
         }
+    }
+
+    /// The length of the column's values; None if each has its own.
+    pub fn fixed_len(&self) -> Option<usize> {
+        usize::try_from(self.typlen).ok()
     }
 
     pub fn is_by_value(&self) -> bool {
@@ -164,7 +172,8 @@ impl Column {
         unsafe {
             let by_value = value.to_ne_bytes();
             let image = self.image(value, &by_value);
-            let place = Place { index: self.index, column: self.number | if image.compressed { COMPRESSED } else { 0 } };
+            let place =
+                Place { index: self.index, column: self.number | if image.compressed { COMPRESSED } else { 0 } };
             let len = varlena::HEADER + KEY_OVERHEAD + image.len;
             let out = self.sealed.reserve(self.context, len);
             let plain = slice(image.data, image.len);
@@ -212,12 +221,14 @@ impl Column {
         let original: *mut sys::varlena = value as *mut _;
         // SAFETY: a value of a type with typlen -1.
         unsafe {
-            let fetched = if Varlena::of(value).is_external() { sys::detoast_external_attr(original) } else { original };
+            let fetched =
+                if Varlena::of(value).is_external() { sys::detoast_external_attr(original) } else { original };
             let mut copy = if ptr::eq(fetched, original) { ptr::null_mut() } else { fetched };
             let mut now = fetched;
             if varlena::is_compressed(now) && (!self.compressible || varlena::size_any(now.cast()) <= COMPRESS_FROM) {
                 now = replace(&mut copy, sys::pg_detoast_datum(now));
-            } else if self.compressible && !varlena::is_compressed(now) && varlena::size_any(now.cast()) > COMPRESS_FROM {
+            } else if self.compressible && !varlena::is_compressed(now) && varlena::size_any(now.cast()) > COMPRESS_FROM
+            {
                 let shorter = sys::toast_compress_datum(now as Datum, sys::default_toast_compression as i8);
                 if shorter != 0 {
                     now = replace(&mut copy, shorter as *mut _);
@@ -244,7 +255,10 @@ impl Column {
             let len = key::plain_len(stored.len()).unwrap_or(0);
             let out = self.remember(side, stored, len);
             self.opened[side].stored_len = 0;
-            self.decrypt(stored, out);
+            if !self.cache.find(stored, out, len) {
+                self.decrypt(stored, out);
+                self.cache.keep(stored, out, len);
+            }
             self.opened[side].stored_len = stored.len();
             let value = self.finish(side, len, compressed);
             self.opened[side].value = value;
@@ -421,7 +435,8 @@ impl Column {
             if function == 0 {
                 pg_error!(
                     crate::pg::error::INTERNAL_ERROR,
-                    "missing support function 1({left},{right}) in operator family {}", self.family
+                    "missing support function 1({left},{right}) in operator family {}",
+                    self.family
                 );
             }
             let entry: *mut Cross = sys::MemoryContextAllocZero(self.context, size_of::<Cross>()).cast();
@@ -433,8 +448,19 @@ impl Column {
         }
     }
 
+    /// Keeps decrypted keys in memory, about `keys` of them in at most `bytes` bytes, until `forget` or `end_cache`.
+    pub fn begin_cache(&mut self, keys: usize, bytes: usize) {
+        // SAFETY: the index's memory is never freed.
+        unsafe { self.cache.begin(self.context, keys, bytes) }
+    }
+
+    pub fn end_cache(&mut self) {
+        self.cache.end();
+    }
+
     /// Cleanses the plaintext.
     pub fn forget(&mut self) {
+        self.cache.end();
         self.busy = false;
         self.opened.iter_mut().for_each(Opened::forget);
     }

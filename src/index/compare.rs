@@ -25,7 +25,10 @@ pub unsafe fn stored<'a>(datum: Datum) -> &'a [u8] {
 #[cold]
 #[inline(never)]
 fn raise_outside() -> ! {
-    pg_error!(OBJECT_NOT_IN_PREREQUISITE_STATE, "values of type vault_tde.encrypted_key cannot be used outside of their index")
+    pg_error!(
+        OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "values of type vault_tde.encrypted_key cannot be used outside of their index"
+    )
 }
 
 /// The column that a stored key says it is of; whether that is true is checked when it is opened.

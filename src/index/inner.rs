@@ -193,6 +193,11 @@ impl Index {
         self.ncolumns
     }
 
+    #[inline]
+    pub fn nkeys(&self) -> usize {
+        self.nkeys
+    }
+
     /// The descriptor of rows as the user sees them.
     pub fn plain_desc(&self) -> sys::TupleDesc {
         self.plain_desc
@@ -211,10 +216,6 @@ impl Index {
     /// The comparison of `encrypted_key`.
     pub fn comparison(&mut self) -> *mut sys::FmgrInfo {
         &mut self.functions[0]
-    }
-
-    pub fn oid(&self) -> Oid {
-        self.rel.rd_id
     }
 
     /// Takes over what is in the real entry.
@@ -436,8 +437,11 @@ unsafe fn value_type(oid: Oid) -> ValueType {
         let (mut len, mut by_value) = (0, false);
         sys::get_typlenbyval(oid, &mut len, &mut by_value);
         if len < -1 {
-            pg_error!(WRONG_OBJECT_TYPE, "values of type {} cannot be kept in an encrypted index",
-                crate::pg::fmgr::str_of(sys::format_type_be(oid)));
+            pg_error!(
+                WRONG_OBJECT_TYPE,
+                "values of type {} cannot be kept in an encrypted index",
+                crate::pg::fmgr::str_of(sys::format_type_be(oid))
+            );
         }
         let compressible = len == -1 && sys::get_typstorage(oid) as u8 != sys::TYPSTORAGE_PLAIN;
         ValueType { oid, len, by_value, compressible }

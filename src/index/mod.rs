@@ -5,6 +5,8 @@
 //! | `routine.rs`  | the callback table: nbtree's own, with those replaced that meet a key                   |
 //! | `inner.rs`    | the inner index, which nbtree is given; one for each index that this backend works with |
 //! | `column.rs`   | a column of it: values to stored keys and back                                          |
+//! | `arena.rs`    | values in the clear beside the rows that a build sorts                                  |
+//! | `cache.rs`    | decrypted keys during a build                                                           |
 //! | `argument.rs` | arguments of scan keys: plaintext in memory that passes for a key                       |
 //! | `compare.rs`  | the functions of type `encrypted_key`: comparison, operators, output                    |
 //! | `sort.rs`     | its sort support: abbreviated keys                                                      |
@@ -17,8 +19,10 @@
 //! | `settings.rs` | the variables of the configuration parameters                                           |
 //! | `vacuum.rs`   | VACUUM                                                                                  |
 
+mod arena;
 mod argument;
 mod build;
+mod cache;
 mod column;
 mod compare;
 mod inner;
@@ -30,8 +34,8 @@ mod scan;
 pub mod settings;
 mod sort;
 pub mod upkeep;
-pub mod verify;
 mod vacuum;
+pub mod verify;
 
 use core::ffi::CStr;
 
@@ -100,6 +104,7 @@ pg_callback! {
             sys::XACT_EVENT_PREPARE,
         ];
         if over.contains(&event) {
+            arena::release_all();
             inner::forget();
         }
     }

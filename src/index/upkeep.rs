@@ -172,7 +172,10 @@ impl Index {
             let page = pages::page_at(page_of(buffer));
             let whole = pages::for_each_key(page, self.ncolumns(), |found| {
                 let stored = &page[found.at..found.at + found.len];
-                if old(found, stored) && count < MAX_KEYS && (*self.column(&found)).reseal(stored, copy.as_ptr().add(found.at), current) {
+                if old(found, stored)
+                    && count < MAX_KEYS
+                    && (*self.column(&found)).reseal(stored, copy.as_ptr().add(found.at), current)
+                {
                     places.add(count).write(found);
                     count += 1;
                 }
@@ -183,7 +186,11 @@ impl Index {
             if count > 0 {
                 sys::CritSectionCount += 1;
                 for found in memory::slice(places.cast_const(), count) {
-                    core::ptr::copy_nonoverlapping(copy.as_ptr().add(found.at), page_of(buffer).add(found.at), found.len);
+                    core::ptr::copy_nonoverlapping(
+                        copy.as_ptr().add(found.at),
+                        page_of(buffer).add(found.at),
+                        found.len,
+                    );
                 }
                 sys::MarkBufferDirty(buffer);
                 if relation::needs_wal(self.rel) {

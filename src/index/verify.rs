@@ -90,7 +90,9 @@ unsafe fn pages(index: &Index, report: &mut Report<'_>) -> bool {
                     let (item, column) = (found.item, found.column + 1);
                     report(
                         None,
-                        format_args!("index \"{name}\", block {block}, item {item}: what is in column {column} {problem}"),
+                        format_args!(
+                            "index \"{name}\", block {block}, item {item}: what is in column {column} {problem}"
+                        ),
                     );
                 }
             });
@@ -210,9 +212,15 @@ impl<'a> Pass<'a> {
                     (*seen).rows[word] |= bit;
                     let tid = (*self.slot).tts_tid;
                     if !self.form(&mut formed) {
-                        report(Some(&tid), format_args!("index \"{name}\" has an entry for a row that its predicate excludes"));
+                        report(
+                            Some(&tid),
+                            format_args!("index \"{name}\" has an entry for a row that its predicate excludes"),
+                        );
                     } else if !self.same(&row, &formed) {
-                        report(Some(&tid), format_args!("index \"{name}\" has an entry with other values than the row"));
+                        report(
+                            Some(&tid),
+                            format_args!("index \"{name}\" has an entry with other values than the row"),
+                        );
                     }
                 }
                 if !last.is_null() {
@@ -288,8 +296,20 @@ impl<'a> Pass<'a> {
                 let nulls_first = option & sys::INDOPTION_NULLS_FIRST != 0;
                 let order = match (a.nulls[i], b.nulls[i]) {
                     (true, true) => 0,
-                    (true, false) => if nulls_first { -1 } else { 1 },
-                    (false, true) => if nulls_first { 1 } else { -1 },
+                    (true, false) => {
+                        if nulls_first {
+                            -1
+                        } else {
+                            1
+                        }
+                    }
+                    (false, true) => {
+                        if nulls_first {
+                            1
+                        } else {
+                            -1
+                        }
+                    }
                     (false, false) if option & sys::INDOPTION_DESC != 0 => self.compare(i, b, a).signum(),
                     (false, false) => self.compare(i, a, b).signum(),
                 };

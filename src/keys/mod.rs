@@ -32,8 +32,8 @@ pub use generations::{
     prepare_to_open, refresh, rotate, survey,
 };
 pub use rows::{
-    open_chunk, open_chunk_of_generation, open_key, open_key_of_generation, open_row, open_row_of_generation, seal_chunk,
-    seal_key, seal_row, OpenError, Opened,
+    open_chunk, open_chunk_of_generation, open_key, open_key_of_generation, open_row, open_row_of_generation,
+    seal_chunk, seal_key, seal_row, OpenError, Opened,
 };
 
 /// What this backend holds of the keys.

@@ -22,7 +22,12 @@ impl Census {
     unsafe fn new() -> Self {
         let capacity = 16;
         // SAFETY: palloc never returns null.
-        Self { entries: unsafe { sys::palloc(capacity * size_of::<(i32, i64)>()).cast() }, used: 0, capacity, unknown: 0 }
+        Self {
+            entries: unsafe { sys::palloc(capacity * size_of::<(i32, i64)>()).cast() },
+            used: 0,
+            capacity,
+            unknown: 0,
+        }
     }
 
     /// Generation and number of tuples.

@@ -7,9 +7,7 @@
 
 use super::{census, progress, relations};
 use crate::keys;
-use crate::pg::error::{
-    pg_format, OBJECT_IN_USE, OBJECT_NOT_IN_PREREQUISITE_STATE, UNDEFINED_OBJECT,
-};
+use crate::pg::error::{pg_format, OBJECT_IN_USE, OBJECT_NOT_IN_PREREQUISITE_STATE, UNDEFINED_OBJECT};
 use crate::pg::fmgr::str_of;
 use crate::pg::{rel as relation, spi, sys, Oid};
 use crate::pg_error;

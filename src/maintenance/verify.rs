@@ -154,7 +154,8 @@ impl Verifier {
         unsafe {
             let toast = relation::oid(chunks.table);
             if pointer.va_toastrelid != toast {
-                return self.fault(tid, format_args!("column \"{column}\": the value is not in the table's TOAST table"));
+                return self
+                    .fault(tid, format_args!("column \"{column}\": the value is not in the table's TOAST table"));
             }
             let (size, id) = (varlena::external_size(pointer), pointer.va_valueid);
             let total = pieces(size);
@@ -172,10 +173,16 @@ impl Verifier {
             memory::cleanse(piece.as_mut_ptr().cast(), PIECE_SIZE);
             match (bad, complete) {
                 (Some(seq), _) => {
-                    self.fault(tid, format_args!("column \"{column}\": chunk {seq} of TOAST value {id} does not authenticate"));
+                    self.fault(
+                        tid,
+                        format_args!("column \"{column}\": chunk {seq} of TOAST value {id} does not authenticate"),
+                    );
                 }
                 (None, Err(seq)) => {
-                    self.fault(tid, format_args!("column \"{column}\": chunk {seq} of TOAST value {id} is missing or unexpected"));
+                    self.fault(
+                        tid,
+                        format_args!("column \"{column}\": chunk {seq} of TOAST value {id} is missing or unexpected"),
+                    );
                 }
                 (None, Ok(())) => (),
             }

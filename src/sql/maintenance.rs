@@ -36,9 +36,7 @@ fn may_commit(call: Call) -> bool {
     // SAFETY: the context of a procedure's call is a CallContext.
     unsafe {
         let context = (*call.0).context;
-        !context.is_null()
-            && (*context).type_ == sys::T_CallContext
-            && !(*context.cast::<sys::CallContext>()).atomic
+        !context.is_null() && (*context).type_ == sys::T_CallContext && !(*context.cast::<sys::CallContext>()).atomic
     }
 }
 

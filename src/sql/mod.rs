@@ -1,11 +1,11 @@
 //! What SQL sees: the functions of schema `vault_tde` and the configuration parameters.
 
-pub mod guc;
 mod encrypted_indexes;
+pub mod guc;
 mod indexes;
 mod keys;
-pub mod plaintext_indexes;
 pub mod maintenance;
+pub mod plaintext_indexes;
 mod relation;
 mod speed;
 mod status;

@@ -91,8 +91,7 @@ unsafe fn new_index(object: Oid) -> Option<NewIndex> {
     // SAFETY: catalog scans by the row as it was just written; the rows have the columns of their structs.
     unsafe {
         let mut index = NewIndex { table: 0, method: 0, is_stored: false, name: core::mem::zeroed() };
-        let (catalog, by, column) =
-            (sys::RelationRelationId, sys::ClassOidIndexId, sys::Anum_pg_class_oid);
+        let (catalog, by, column) = (sys::RelationRelationId, sys::ClassOidIndexId, sys::Anum_pg_class_oid);
         with_row(catalog, by, column, object, |row| {
             let class: *const sys::FormData_pg_class = row.cast();
             index.is_stored = (*class).relkind as u8 == sys::RELKIND_INDEX;
@@ -102,8 +101,7 @@ unsafe fn new_index(object: Oid) -> Option<NewIndex> {
         if !index.is_stored {
             return None;
         }
-        let (catalog, by, column) =
-            (sys::IndexRelationId, sys::IndexRelidIndexId, sys::Anum_pg_index_indexrelid);
+        let (catalog, by, column) = (sys::IndexRelationId, sys::IndexRelidIndexId, sys::Anum_pg_index_indexrelid);
         with_row(catalog, by, column, object, |row| index.table = (*row.cast::<sys::FormData_pg_index>()).indrelid);
         (index.table != INVALID_OID).then_some(index)
     }

@@ -44,6 +44,5 @@ fn has_storage(kind: u8) -> bool {
 unsafe fn is_encrypted_method(method: Oid) -> bool {
     // SAFETY: syscache look-ups in a transaction.
     let is = |name: &CStr| unsafe { method == sys::get_table_am_oid(name.as_ptr(), true) };
-    method != INVALID_OID
-        && (is(c"encrypted_heap") || is(c"encrypted_toast") || method == crate::index::method_oid())
+    method != INVALID_OID && (is(c"encrypted_heap") || is(c"encrypted_toast") || method == crate::index::method_oid())
 }

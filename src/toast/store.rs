@@ -178,12 +178,7 @@ unsafe fn write_chunks(rel: sys::Relation, chunks: &Chunks, value_id: Oid, data:
 ///
 /// # Safety
 /// `chunks` must be open; `body` must own nothing that needs dropping, as an ERROR may jump over it.
-pub unsafe fn for_each_chunk(
-    chunks: &Chunks,
-    value_id: Oid,
-    range: (u32, u32, u32),
-    mut body: impl FnMut(u32, &[u8]),
-) {
+pub unsafe fn for_each_chunk(chunks: &Chunks, value_id: Oid, range: (u32, u32, u32), mut body: impl FnMut(u32, &[u8])) {
     // SAFETY: the caller's promises.
     unsafe {
         let all = try_for_each_chunk(chunks, value_id, range, |seq, stored| {
