@@ -266,6 +266,25 @@ impl Column {
         }
     }
 
+    /// As [`Column::open`] for side 0, without asking whether it is there and without noting it: for one of many keys that
+    /// are compared with an argument.
+    ///
+    /// # Safety
+    /// In a transaction. May raise an ERROR.
+    #[inline]
+    pub unsafe fn open_once(&mut self, stored: &[u8]) -> Datum {
+        // SAFETY: the block has room for the plaintext.
+        unsafe {
+            let compressed = self.check_place(stored);
+            let len = key::plain_len(stored.len()).unwrap_or(0);
+            let (room, offset) = (self.room(len), self.offset());
+            self.opened[0].stored_len = 0;
+            let out = self.opened[0].plain.reserve(self.context, room).add(offset);
+            self.decrypt(stored, out);
+            self.finish(0, len, compressed)
+        }
+    }
+
     /// As [`Column::open`], into memory of the current context: for a comparison inside a comparison.
     ///
     /// # Safety

@@ -92,11 +92,12 @@ unsafe fn run(column: *mut Column, a: Side<'_>, b: Side<'_>, function: *mut sys:
         if (*column).busy {
             return run_nested(column, a, b, function, collation);
         }
-        let open = |side: usize, which: Side<'_>| match which {
-            Side::Key(stored) => (*column).open(side, stored),
-            Side::Value(value) => value,
+        let (a, b) = match (a, b) {
+            (Side::Key(a), Side::Value(b)) => ((*column).open_once(a), b),
+            (Side::Value(a), Side::Key(b)) => (a, (*column).open_once(b)),
+            (Side::Key(a), Side::Key(b)) => ((*column).open(0, a), (*column).open(1, b)),
+            (Side::Value(a), Side::Value(b)) => (a, b),
         };
-        let (a, b) = (open(0, a), open(1, b));
         (*column).busy = true;
         let result = sys::FunctionCall2Coll(function, collation, a, b);
         (*column).busy = false;
