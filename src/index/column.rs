@@ -225,7 +225,8 @@ impl Column {
                 if Varlena::of(value).is_external() { sys::detoast_external_attr(original) } else { original };
             let mut copy = if ptr::eq(fetched, original) { ptr::null_mut() } else { fetched };
             let mut now = fetched;
-            if varlena::is_compressed(now) && (!self.compressible || varlena::size_any(now.cast()) <= COMPRESS_FROM) {
+            let is_small = || Varlena::of(now as Datum).payload().rawsize as usize <= COMPRESS_FROM;
+            if varlena::is_compressed(now) && (!self.compressible || is_small()) {
                 now = replace(&mut copy, sys::pg_detoast_datum(now));
             } else if self.compressible && !varlena::is_compressed(now) && varlena::size_any(now.cast()) > COMPRESS_FROM
             {

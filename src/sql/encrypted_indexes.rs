@@ -10,8 +10,10 @@ use core::ffi::{c_char, CStr};
 use core::ptr;
 
 use crate::index::{method_oid, settings, METHOD};
+use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
 use crate::pg::{majors, sys, Oid, INVALID_OID};
+use crate::pg_error;
 
 const OPTION: &CStr = c"deduplicate_items";
 const MARK: &CStr = c"OFF";
@@ -25,6 +27,9 @@ pub unsafe fn with_encrypted_indexes(statement: *mut sys::PlannedStmt) -> *mut s
     unsafe {
         let node = (*statement).utilityStmt;
         let kind = (*node).type_;
+        if kind == sys::T_IndexStmt {
+            check_columns(node.cast());
+        }
         let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast()))
             || (kind == sys::T_AlterTableStmt && concerns_table(node.cast()));
         if !concerned {
@@ -208,7 +213,54 @@ unsafe fn has_class(table: Oid, column: *const c_char) -> bool {
             return true;
         }
         let number = sys::get_attnum(table, column);
-        number != 0 && sys::GetDefaultOpClass(sys::get_atttype(table, number), method_oid()) != INVALID_OID
+        number != 0 && is_ordered_as_by_btree(sys::get_atttype(table, number))
+    }
+}
+
+/// Whether `encrypted_btree` keeps values of the type in the order in which btree does. It may have an operator class for a
+/// type that the type can be taken for (text for citext), and so another equality.
+unsafe fn is_ordered_as_by_btree(type_oid: Oid) -> bool {
+    // SAFETY: syscache look-ups.
+    unsafe {
+        let ours = sys::GetDefaultOpClass(type_oid, method_oid());
+        let btree = sys::GetDefaultOpClass(type_oid, sys::BTREE_AM_OID);
+        ours != INVALID_OID
+            && btree != INVALID_OID
+            && sys::get_opclass_input_type(ours) == sys::get_opclass_input_type(btree)
+    }
+}
+
+/// CREATE INDEX … USING encrypted_btree: refuses a column of a type that would be indexed as another type.
+unsafe fn check_columns(index: *mut sys::IndexStmt) {
+    // SAFETY: a node of that type.
+    unsafe {
+        let asked = !(*index).accessMethod.is_null()
+            && str_of((*index).accessMethod).as_bytes() == METHOD.to_bytes()
+            && !(*index).relation.is_null();
+        let table = if asked { table_of((*index).relation) } else { INVALID_OID };
+        if table == INVALID_OID || method_oid() == INVALID_OID {
+            return;
+        }
+        each((*index).indexParams, |element: *mut sys::IndexElem| {
+            let (name, number) = match (*element).name {
+                name if name.is_null() || !(*element).opclass.is_null() => return true,
+                name => (name, sys::get_attnum(table, name)),
+            };
+            let type_oid = if number == 0 { INVALID_OID } else { sys::get_atttype(table, number) };
+            let taken_for_another = type_oid != INVALID_OID
+                && sys::GetDefaultOpClass(type_oid, method_oid()) != INVALID_OID
+                && sys::GetDefaultOpClass(type_oid, sys::BTREE_AM_OID) != INVALID_OID
+                && !is_ordered_as_by_btree(type_oid);
+            if taken_for_another {
+                let type_name = str_of(sys::format_type_be(type_oid));
+                pg_error!(
+                    UNDEFINED_OBJECT,
+                    "data type {type_name} of column \"{}\" has no operator class for access method \"encrypted_btree\"", str_of(name);
+                    hint: ("Run SELECT vault_tde.add_operator_class('{type_name}').")
+                );
+            }
+            true
+        });
     }
 }
 
@@ -227,7 +279,7 @@ unsafe fn type_has_class(name: *mut sys::TypeName) -> bool {
             }
         }
         let oid = sys::LookupTypeNameOid(ptr::null_mut(), name, true);
-        oid != INVALID_OID && sys::GetDefaultOpClass(oid, method_oid()) != INVALID_OID
+        oid != INVALID_OID && is_ordered_as_by_btree(oid)
     }
 }
 
