@@ -58,6 +58,7 @@
 #include "parser/parse_type.h"
 #include "nodes/tidbitmap.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/plancat.h"
 #include "nodes/pathnodes.h"
 #include "pgstat.h"

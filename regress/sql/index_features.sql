@@ -24,6 +24,9 @@ CREATE UNIQUE INDEX CONCURRENTLY twice ON t USING encrypted_btree ((id / 2));
 DROP INDEX twice;
 INSERT INTO t VALUES (9003, repeat('long', 700), 0, 0) RETURNING id; -- compressed
 INSERT INTO t SELECT 9004, string_agg(md5(i::text), ''), 0, 0 FROM generate_series(1, 100) i; -- too long, as for btree
+CREATE TYPE in_use AS (id int, a text);
+CREATE INDEX rows ON t USING encrypted_btree ((ROW(id, a)::in_use));
+CREATE INDEX rows ON t USING encrypted_btree ((ARRAY[ROW(id, a)::in_use]));
 CREATE TABLE on_heap (id int) USING heap;
 INSERT INTO on_heap SELECT generate_series(1, 1000);
 CREATE UNIQUE INDEX ON on_heap USING encrypted_btree (id);

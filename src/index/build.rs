@@ -10,8 +10,9 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::inner::{self, nbtree, Index};
-use crate::pg::error::INTERNAL_ERROR;
-use crate::pg::{sys, Datum};
+use crate::pg::error::{FEATURE_NOT_SUPPORTED, INTERNAL_ERROR};
+use crate::pg::fmgr::str_of;
+use crate::pg::{rel as relation, sys, Datum, Oid, INVALID_OID};
 use crate::{keys, pg_callback, pg_error};
 
 type Values = [Datum; sys::INDEX_MAX_KEYS as usize];
@@ -42,6 +43,37 @@ unsafe fn seal(index: *mut Index, values: *const Datum, nulls: *const bool, seal
                 *to = (*(*index).column(i)).seal(*values.add(i));
             }
         }
+    }
+}
+
+/// Raises an ERROR if an expression's value is a row, or has rows in it. ALTER TYPE finds out by the types of columns, those of
+/// indexes among them, where a composite type is in use, and here all columns are of one type.
+unsafe fn refuse_rows(outer: sys::Relation, expressions: *mut sys::List) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let count = if expressions.is_null() { 0 } else { (*expressions).length as usize };
+        for i in 0..count {
+            let type_oid = sys::exprType((*(*expressions).elements.add(i)).ptr_value.cast());
+            if has_rows(type_oid) {
+                let (name, type_name) = (relation::name(outer), str_of(sys::format_type_be(type_oid)));
+                pg_error!(
+                    FEATURE_NOT_SUPPORTED, "encrypted index \"{name}\" cannot be on an expression of type {type_name}";
+                    hint: ("Index the columns of the row, or use access method \"btree\" with \"pg_vault_tde.encrypt_indexes\" off.")
+                );
+            }
+        }
+    }
+}
+
+/// Whether values of the type are rows, or arrays or ranges of such.
+unsafe fn has_rows(type_oid: Oid) -> bool {
+    // SAFETY: syscache look-ups.
+    unsafe {
+        let base = sys::getBaseType(type_oid);
+        let inside = [sys::get_element_type(base), sys::get_range_subtype(base), sys::get_multirange_range(base)];
+        base == sys::RECORDOID
+            || sys::get_typtype(base) as u8 == sys::TYPTYPE_COMPOSITE
+            || inside.into_iter().any(|inside| inside != INVALID_OID && has_rows(inside))
     }
 }
 
@@ -124,6 +156,8 @@ pg_callback! {
     }
 
     pub fn build(table: sys::Relation, outer: sys::Relation, info: *mut sys::IndexInfo) -> *mut sys::IndexBuildResult {
+        // SAFETY: an expression tree of the index.
+        unsafe { refuse_rows(outer, (*info).ii_Expressions) };
         keys::ensure_first_generation();
         // SAFETY: the contract of the callback. nbtree takes no reference on the table, so a shadow in this frame will do.
         unsafe {
