@@ -155,7 +155,7 @@ impl Index {
         let mut count = 0;
         let old = |_: Found, stored: &[u8]| {
             let byte = key::generation_byte(stored);
-            !byte.and_then(keys::only_generation).is_some_and(|only| Some(only) == current)
+            byte.and_then(keys::only_generation).is_none_or(|only| Some(only) != current)
         };
         // SAFETY: as for `reencrypt`. What is changed under the exclusive lock are the bytes of keys, by others of the same length.
         unsafe {
