@@ -200,6 +200,7 @@ BEGIN
     RETURN said;
 END $$;
 
+SET jit = off; -- which the cost of what is disabled would make worth it
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
 SET enable_sort = off;
