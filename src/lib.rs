@@ -4,6 +4,7 @@
 mod crypto;
 mod decode;
 mod heap;
+mod index;
 mod keys;
 mod maintenance;
 mod pg;
@@ -35,9 +36,11 @@ pg_callback! {
         }
         sql::guc::define();
         sql::utility::register();
+        sql::plaintext_indexes::register();
         pg::shmem::register(&SEGMENTS);
         keys::register();
         heap::register();
+        index::register();
         toast::routine::register();
         decode::guard::register();
     }
@@ -47,6 +50,11 @@ pg_function! {
     /// `vault_tde.encrypted_toast_handler(internal) returns table_am_handler`
     fn encrypted_toast_handler[pg_finfo_encrypted_toast_handler](_call) {
         toast::routine::routine() as pg::Datum
+    }
+
+    /// `vault_tde.encrypted_btree_handler(internal) returns index_am_handler`
+    fn encrypted_btree_handler[pg_finfo_encrypted_btree_handler](_call) {
+        index::routine::routine() as pg::Datum
     }
 
     /// `vault_tde.encrypted_heap_handler(internal) returns table_am_handler`

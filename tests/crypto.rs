@@ -14,6 +14,8 @@ mod chunk;
 mod failures;
 #[path = "crypto/iv.rs"]
 mod iv;
+#[path = "crypto/key.rs"]
+mod key;
 #[path = "crypto/row.rs"]
 mod row;
 #[path = "crypto/support.rs"]

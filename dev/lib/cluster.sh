@@ -74,6 +74,7 @@ start_cluster() {
 		say "log_line_prefix = '%m [%p] %b %a '"
 		say "shared_preload_libraries = 'pg_vault_tde'"
 		say "pg_vault_tde.key_file = '$work/key'"
+		say "pg_vault_tde.plaintext_indexes = allow" # heap twins get no such notices
 		# The minors of August 2026 and later load only the output plugins that this lists; older ones do not know it.
 		if as_user postgres -D "$PGDATA" -C output_plugin_libraries >/dev/null 2>&1; then
 			say "output_plugin_libraries = 'pg_vault_tde, pgoutput, test_decoding'"

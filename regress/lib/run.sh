@@ -2,7 +2,7 @@
 # What lib/twin and lib/decode share: running a workload on either side. Source it; the workload's name is in $workload.
 results=$PG_ABS_BUILDDIR/results
 # no NOTICEs, of which encrypted tables have some of their own
-export PGOPTIONS="${PGOPTIONS:-} -c client_min_messages=warning"
+export PGOPTIONS="${PGOPTIONS:-} -c client_min_messages=warning -c pg_vault_tde.plaintext_indexes=allow"
 
 prepare() {
 	psql -X -q -c 'CREATE EXTENSION IF NOT EXISTS pg_vault_tde' -c 'DROP SCHEMA IF EXISTS encrypted, heap, twin CASCADE'

@@ -15,6 +15,7 @@ SELECT extversion, extnamespace::regnamespace, extrelocatable FROM pg_extension 
 SELECT amname, amtype, amhandler FROM pg_am WHERE oid >= 16384 ORDER BY 1;
 SELECT pg_describe_object(classid, objid, 0) FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_vault_tde')
+    AND classid NOT IN ('pg_opclass'::regclass, 'pg_opfamily'::regclass) -- index_types.sql looks at these
 ORDER BY pg_describe_object(classid, objid, 0) COLLATE "C";
 
 -- The whole world may use encrypted tables and ask what is encrypted; only a superuser, unless told otherwise, the rest.

@@ -17,6 +17,8 @@ use super::cipher::{Key, KEY_LEN};
 pub const LABEL_HEAP: &[u8] = b"pg_vault_tde heap v1";
 /// Label of the keys of TOAST tables; the OID is the TOAST table's.
 pub const LABEL_TOAST: &[u8] = b"pg_vault_tde toast v1";
+/// Label of the keys of indexes; the OID is the index's.
+pub const LABEL_INDEX: &[u8] = b"pg_vault_tde index v1";
 
 /// Why a key could not be derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

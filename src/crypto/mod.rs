@@ -10,6 +10,7 @@
 //! | `iv.rs`     | random IVs, drawn in batches, never reused after fork   | every row written |
 //! | `row.rs`    | the stored-row format: a heap tuple in its disguise     | every row         |
 //! | `chunk.rs` | the stored form of a piece of an out-of-line value      | every chunk       |
+//! | `key.rs`    | the stored form of a value in an encrypted index         | every index entry |
 //! | `kdf.rs`    | HKDF-SHA256: from data key and OID to a relation's key  | once a relation   |
 //! | `wrap.rs`   | a data key wrapped under the key of the `file` provider | once a data key   |
 //!
@@ -25,6 +26,7 @@ pub mod chunk;
 pub mod cipher;
 pub mod iv;
 pub mod kdf;
+pub mod key;
 pub mod row;
 pub mod wrap;
 

@@ -14,6 +14,8 @@ pub enum Purpose {
     Heap,
     /// Chunks of a TOAST table.
     Toast,
+    /// Keys of an index.
+    Index,
 }
 
 impl Purpose {
@@ -21,6 +23,7 @@ impl Purpose {
         match self {
             Purpose::Heap => kdf::LABEL_HEAP,
             Purpose::Toast => kdf::LABEL_TOAST,
+            Purpose::Index => kdf::LABEL_INDEX,
         }
     }
 }

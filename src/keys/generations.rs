@@ -8,7 +8,7 @@ use super::{load, shared, vault, BACKEND};
 use crate::crypto::wrap::KeyId;
 use crate::keys::ring::DataKey;
 use crate::pg::error::{Report, OBJECT_NOT_IN_PREREQUISITE_STATE, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_OBJECT};
-use crate::pg::{check_for_interrupts, sys, Datum};
+use crate::pg::{check_for_interrupts, sys, BackendCell, Datum};
 use crate::pg_error;
 
 /// Makes sure that the ring is up to date and its current key is unwrapped, so that rows can be sealed. May read the key
@@ -40,6 +40,38 @@ fn prepare_slowly() {
             None => pg_error!(OBJECT_NOT_IN_PREREQUISITE_STATE, "this database has no data key";
                 hint: ("Run SELECT vault_tde.rotate_key() to make one.")),
         }
+    }
+}
+
+/// The count of changes of the key table at which [`prepare_to_open`] last did its work.
+static PREPARED_AT: BackendCell<u64> = BackendCell::new(0);
+
+/// Makes it likely that whatever is opened next can be opened without reading the key table or asking the provider: for
+/// those who open while they hold the content lock of a page. Reads the key table if it has changed, and unwraps what is
+/// wrapped. Raises nothing for a key that cannot be unwrapped; who needs it will. What it cannot foresee is a key whose
+/// transaction has not committed.
+#[inline]
+pub fn prepare_to_open() {
+    if PREPARED_AT.get() != load::changes() {
+        prepare_to_open_slowly();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn prepare_to_open_slowly() {
+    // SAFETY: callers are in a transaction.
+    unsafe {
+        if !load::is_fresh() {
+            load::load();
+        }
+        let changes = load::changes();
+        // SAFETY: the borrow ends with this statement.
+        let keys = (*BACKEND.as_ptr()).ring.keys().len();
+        for index in 0..keys {
+            let _ = load::try_unwrap(index);
+        }
+        PREPARED_AT.set(changes);
     }
 }
 

@@ -39,6 +39,12 @@ pub fn register() {
     unsafe { sys::CacheRegisterRelcacheCallback(Some(on_relcache_change), 0) }
 }
 
+/// How many changes of the key table this backend has heard of.
+#[inline]
+pub fn changes() -> u64 {
+    CHANGES.get()
+}
+
 /// Whether the ring says what the key table said when invalidations were last processed.
 #[inline]
 pub fn is_fresh() -> bool {

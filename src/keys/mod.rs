@@ -36,11 +36,12 @@ use crate::pg::BackendCell;
 
 pub use generations::{
     copy_rows, current_generation, delete, ensure_first_generation, key_id_of, lock_table, only_generation, prepare,
-    refresh, rotate,
+    prepare_to_open, refresh, rotate,
 };
 pub use rewrap::rewrap;
 pub use rows::{
-    open_chunk, open_chunk_of_generation, open_row, open_row_of_generation, seal_chunk, seal_row, OpenError, Opened,
+    open_chunk, open_chunk_of_generation, open_key, open_key_of_generation, open_row, open_row_of_generation,
+    seal_chunk, seal_key, seal_row, OpenError, Opened,
 };
 pub use survey::{survey, Survey};
 pub use table::is_key_table;

@@ -10,6 +10,7 @@ use core::mem::MaybeUninit;
 use super::cache::Purpose;
 use super::{generations, load, Backend, BACKEND};
 use crate::crypto::chunk::{self, ChunkError};
+use crate::crypto::key::{self, KeyError, Place};
 use crate::crypto::row::{self, RowError};
 use crate::crypto::{Cipher, CipherError, Iv};
 use crate::pg::error::INTERNAL_ERROR;
@@ -150,6 +151,50 @@ impl Form for Chunk {
     }
 }
 
+/// A value in an index. The place is for sealing only; who opens compares it first.
+#[derive(Clone, Copy)]
+struct IndexKey(Place);
+
+impl Form for IndexKey {
+    const PURPOSE: Purpose = Purpose::Index;
+
+    #[inline]
+    fn generation_byte(stored: &[u8]) -> Option<u8> {
+        key::generation_byte(stored)
+    }
+
+    #[inline]
+    fn plain_len(stored_len: usize) -> Option<usize> {
+        key::plain_len(stored_len)
+    }
+
+    #[inline]
+    fn stored_len(plain_len: usize) -> usize {
+        plain_len + key::KEY_OVERHEAD
+    }
+
+    #[inline]
+    fn seal(
+        self,
+        cipher: &mut Cipher,
+        iv: &Iv,
+        generation: u8,
+        plain: &[u8],
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<(), CipherError> {
+        key::seal(cipher, iv, generation, self.0, plain, out)
+    }
+
+    #[inline]
+    fn open(self, cipher: &mut Cipher, stored: &[u8], out: &mut [MaybeUninit<u8>]) -> Result<(), RowError> {
+        key::open(cipher, stored, out).map_err(|problem| match problem {
+            KeyError::NotEncrypted => RowError::NotEncrypted,
+            KeyError::Authentication => RowError::Authentication,
+            KeyError::Cipher(error) => RowError::Cipher(error),
+        })
+    }
+}
+
 /// Decrypts a stored row of the relation `oid` (`pg::rel::key_oid`) to `out`, which has room for the plaintext tuple, and
 /// returns the tuple's length. May read the key table and call the key provider, so it may raise an ERROR.
 ///
@@ -215,6 +260,37 @@ pub unsafe fn seal_row(oid: Oid, has_external: bool, plain: &[u8], out: *mut u8)
 pub unsafe fn seal_chunk(oid: Oid, (value_id, seq): (u32, u32), plain: &[u8], out: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe { seal_or_raise(Chunk(value_id, seq), oid, plain, out) }
+}
+
+/// Decrypts a stored key that says it belongs to `place` (`crypto::key::place`) to `out`, and returns the plaintext's length.
+/// As for [`open_row`]. The caller may hold the content lock of an index page: see [`super::prepare_to_open`].
+///
+/// # Safety
+/// In a transaction. `out` must have room for `crypto::key::plain_len(stored.len())` bytes.
+#[inline]
+pub unsafe fn open_key(place: Place, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    // SAFETY: the caller's promise.
+    unsafe { open_key_of_generation(place, stored, out) }.map(|opened| opened.len)
+}
+
+/// [`open_key`] that also tells the key generation.
+///
+/// # Safety
+/// As for [`open_key`].
+#[inline]
+pub unsafe fn open_key_of_generation(place: Place, stored: &[u8], out: *mut u8) -> Result<Opened, OpenError> {
+    // SAFETY: the caller's promise.
+    unsafe { open_or_reload(IndexKey(place), place.index, stored, out) }
+}
+
+/// Encrypts a value of an index under the current generation to `out`. As for [`seal_row`].
+///
+/// # Safety
+/// In a transaction. `out` must have room for `plain.len() + KEY_OVERHEAD` bytes.
+#[inline]
+pub unsafe fn seal_key(place: Place, plain: &[u8], out: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe { seal_or_raise(IndexKey(place), place.index, plain, out) }
 }
 
 #[inline]

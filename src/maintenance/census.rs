@@ -3,6 +3,7 @@
 
 use super::relations;
 use super::stored::{self, Target};
+use crate::index::upkeep::Index;
 use crate::keys;
 use crate::pg::fmgr::{put_row, Call};
 use crate::pg::page::{Item, PageCopy, Place};
@@ -33,6 +34,20 @@ impl Census {
     pub fn entries(&self) -> &[(i32, i64)] {
         // SAFETY: `used` entries are set.
         unsafe { core::slice::from_raw_parts(self.entries, self.used) }
+    }
+
+    /// Rows of the result of `call`.
+    unsafe fn put(&self, call: Call, oid: Oid) {
+        // SAFETY: the result has these columns.
+        unsafe {
+            for &(generation, tuples) in self.entries() {
+                put_row(call.0, &mut [oid as Datum, generation as Datum, tuples as Datum], &mut [false; 3]);
+            }
+            if self.unknown > 0 {
+                let values = &mut [oid as Datum, 0, self.unknown as Datum];
+                put_row(call.0, values, &mut [false, true, false]);
+            }
+        }
     }
 
     pub fn count(&self, generation: i32) -> i64 {
@@ -106,6 +121,33 @@ unsafe fn generation(target: &Target, tuple: sys::HeapTuple) -> Option<i32> {
     }
 }
 
+/// As [`take`], of the keys of an encrypted index; None if it is gone, or a temporary one of another session (then
+/// `other_temp` is set).
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn take_index(oid: Oid, other_temp: &mut bool) -> Option<Census> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let lock = sys::AccessShareLock;
+        let Some(index) = Index::open(oid, lock) else {
+            let rel = sys::try_relation_open(oid, lock as i32);
+            *other_temp = !rel.is_null() && relation::is_other_temp(rel);
+            if !rel.is_null() {
+                sys::relation_close(rel, lock as i32);
+            }
+            return None;
+        };
+        let mut census = Census::new();
+        index.generations(|generation| match generation {
+            Some(generation) => census.add(generation),
+            None => census.unknown += 1,
+        });
+        index.close(lock);
+        Some(census)
+    }
+}
+
 /// Opens an encrypted relation for reading its pages. None if it is gone, not encrypted any more, or a temporary one of
 /// another session, whose pages cannot be read (then `other_temp` is set).
 ///
@@ -128,7 +170,8 @@ pub unsafe fn open(oid: Oid, other_temp: &mut bool) -> Option<Target> {
     }
 }
 
-/// The rows of `vault_tde.generations_in_use()`: relation, generation, tuples.
+/// The rows of `vault_tde.generations_in_use()`: relation, generation, tuples (of an index,
+/// keys).
 ///
 /// # Safety
 /// `call` must be that of the function, made ready by InitMaterializedSRF.
@@ -141,12 +184,11 @@ pub unsafe fn report(call: Call) {
             let Some(target) = open(oid, &mut other_temp) else { continue };
             let census = take(&target);
             sys::relation_close(target.rel, sys::AccessShareLock as i32);
-            for &(generation, tuples) in census.entries() {
-                put_row(call.0, &mut [oid as Datum, generation as Datum, tuples as Datum], &mut [false; 3]);
-            }
-            if census.unknown > 0 {
-                let values = &mut [oid as Datum, 0, census.unknown as Datum];
-                put_row(call.0, values, &mut [false, true, false]);
+            census.put(call, oid);
+        }
+        for &oid in relations::indexes(None) {
+            if let Some(census) = take_index(oid, &mut false) {
+                census.put(call, oid);
             }
         }
     }

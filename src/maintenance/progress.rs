@@ -19,6 +19,7 @@ pub enum Phase {
     WaitingForWriters,
     Rows,
     Values,
+    Indexes,
     WaitingForPages,
 }
 
@@ -28,6 +29,7 @@ impl Phase {
             Phase::WaitingForWriters => "waiting for writers",
             Phase::Rows => "re-encrypting rows",
             Phase::Values => "re-encrypting out-of-line values",
+            Phase::Indexes => "re-encrypting indexes",
             Phase::WaitingForPages => "waiting for pages in use",
         }
     }

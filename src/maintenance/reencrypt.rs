@@ -7,6 +7,7 @@ use super::progress::{self, Phase, Run};
 use super::relations;
 use super::reseal::{Outcome, Work};
 use super::stored::{Kind, Target};
+use crate::index::upkeep::Index;
 use crate::keys;
 use crate::pg::error::OBJECT_IN_USE;
 use crate::pg::fmgr::str_of;
@@ -88,6 +89,42 @@ unsafe fn table(oid: Oid, batch_size: u32) {
             state.pages_in_use();
             run.tuples_done = state.run.tuples_done;
             sys::pfree(blocks.cast());
+        }
+        run.phase = Phase::Indexes;
+        for &index in relations::indexes(Some(oid)) {
+            reencrypt_index(index, batch_size, &mut run);
+        }
+    }
+}
+
+/// All keys of an encrypted index, each batch in a transaction of its own. While writers split pages, keys may move to pages
+/// that were done, but keys of an older generation are not added; so it is over when nothing more is found.
+unsafe fn reencrypt_index(oid: Oid, batch_size: u32, run: &mut Run) {
+    // SAFETY: as for `reencrypt`.
+    unsafe {
+        let mut found = true;
+        while found {
+            found = false;
+            let mut next = 1;
+            loop {
+                let mut more = false;
+                memory::within(sys::TopTransactionContext, || {
+                    if let Some(index) = Index::open(oid, sys::RowExclusiveLock) {
+                        let (block, keys) = index.reencrypt(next, batch_size);
+                        next = block;
+                        more = block < index.blocks();
+                        found |= keys > 0;
+                        run.tuples_done += keys;
+                        (run.blocks_done, run.blocks_total) = (block, index.blocks());
+                        progress::show(run);
+                        index.close(sys::NoLock);
+                    }
+                });
+                sys::SPI_commit();
+                if !more {
+                    break;
+                }
+            }
         }
     }
 }

@@ -64,6 +64,37 @@ unsafe fn for_each_class(mut body: impl FnMut(&sys::FormData_pg_class)) {
     }
 }
 
+/// The encrypted indexes of this database, or those of one table, as the catalogs say now. In the current memory context.
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn indexes<'a>(of_table: Option<Oid>) -> &'a [Oid] {
+    // SAFETY: a catalog scan under a snapshot of now; each tuple is a row of pg_index.
+    unsafe {
+        let method = crate::index::method_oid();
+        let mut list: *mut sys::List = ptr::null_mut();
+        let indexes = sys::table_open(sys::IndexRelationId, sys::AccessShareLock as i32);
+        let scan = sys::systable_beginscan(indexes, 0, false, ptr::null_mut(), 0, ptr::null_mut());
+        loop {
+            let tuple = sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let index: *const sys::FormData_pg_index =
+                (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff)).cast();
+            let oid = (*index).indexrelid;
+            let wanted = of_table.is_none_or(|table| (*index).indrelid == table);
+            let is_stored = || sys::get_rel_relkind(oid) as u8 == sys::RELKIND_INDEX;
+            if method != 0 && wanted && sys::get_rel_relam(oid) == method && is_stored() {
+                list = sys::lappend_oid(list, oid);
+            }
+        }
+        sys::systable_endscan(scan);
+        sys::table_close(indexes, sys::AccessShareLock as i32);
+        oids(list)
+    }
+}
+
 /// The relation and, if it is partitioned or has children, all below it. In the current memory context.
 ///
 /// # Safety

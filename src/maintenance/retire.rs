@@ -38,6 +38,9 @@ pub unsafe fn retire(generation: i32) {
         for &oid in relations::all() {
             refuse_if_needed_by(oid, generation);
         }
+        for &oid in relations::indexes(None) {
+            refuse_if_needed_by_index(oid, generation);
+        }
         let since = progress::unneeded_since(&key_id, end_of_wal);
         if since == end_of_wal {
             // lets the slots get past it soon
@@ -74,6 +77,26 @@ unsafe fn refuse_if_needed_by(oid: Oid, generation: i32) {
             );
         }
         sys::relation_close(target.rel, sys::AccessShareLock as i32);
+    }
+}
+
+unsafe fn refuse_if_needed_by_index(oid: Oid, generation: i32) {
+    // SAFETY: in a transaction.
+    unsafe {
+        let mut other_temp = false;
+        let census = census::take_index(oid, &mut other_temp);
+        let name = str_of(sys::get_rel_name(oid));
+        if other_temp {
+            pg_error!(OBJECT_IN_USE, "key generation {generation} may be needed by temporary index \"{name}\" of another session";
+                hint: ("Wait until that session has ended."));
+        }
+        let keys = census.map_or(0, |census| census.count(generation));
+        if keys > 0 {
+            pg_error!(
+                OBJECT_IN_USE, "key generation {generation} is needed by {keys} keys of index \"{name}\"";
+                hint: ("Re-encrypt its table with CALL vault_tde.reencrypt(), or REINDEX it.")
+            );
+        }
     }
 }
 

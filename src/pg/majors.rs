@@ -145,6 +145,83 @@ pub unsafe fn index_beginscan(rel: sys::Relation, index: sys::Relation, snapshot
     }
 }
 
+/// To be called when an attribute of a descriptor was changed in place: since 18 there is a compact copy of it.
+///
+/// # Safety
+/// `i` must be below the descriptor's natts.
+pub unsafe fn attribute_changed(desc: sys::TupleDesc, i: usize) {
+    #[cfg(pg17)]
+    let _ = (desc, i);
+    // SAFETY: the caller's promise.
+    #[cfg(not(pg17))]
+    unsafe {
+        sys::populate_compact_attribute(desc, i as core::ffi::c_int);
+    }
+}
+
+/// Defines the index AM callback `amestimateparallelscan` as `$name`: nbtree's own; 18 added the index, for which the inner
+/// one is entered.
+#[macro_export]
+macro_rules! estimate_parallel_scan_callback {
+    ($name:ident, $nbtree:path, $enter:path) => {
+        #[cfg(pg17)]
+        $crate::pg_callback! {
+            pub fn $name(nkeys: i32, norderbys: i32) -> $crate::pg::sys::Size {
+                // SAFETY: the contract of the callback.
+                unsafe { $nbtree().amestimateparallelscan.unwrap_unchecked()(nkeys, norderbys) }
+            }
+        }
+        #[cfg(not(pg17))]
+        $crate::pg_callback! {
+            pub fn $name(outer: $crate::pg::sys::Relation, nkeys: i32, norderbys: i32) -> $crate::pg::sys::Size {
+                // SAFETY: the contract of the callback.
+                unsafe {
+                    let entered = $enter(outer);
+                    let size = $nbtree().amestimateparallelscan.unwrap_unchecked()(entered.rel(), nkeys, norderbys);
+                    entered.leave();
+                    size
+                }
+            }
+        }
+    };
+}
+
+type TreeHeight = unsafe extern "C-unwind" fn(sys::Relation) -> i32;
+
+/// Sets `amgettreeheight`, which 18 has added.
+pub fn set_tree_height(routine: &mut sys::IndexAmRoutine, function: TreeHeight) {
+    #[cfg(pg17)]
+    let _ = (routine, function);
+    #[cfg(not(pg17))]
+    {
+        routine.amgettreeheight = Some(function);
+    }
+}
+
+/// Whether the executor takes row comparisons for any index that keeps an order. 17 insists on btree.
+pub const EXECUTOR_TAKES_ROW_COMPARISONS: bool = cfg!(not(pg17));
+
+/// Whether foreign keys, ON CONFLICT, replica identities and partitioned tables take a unique index of any access method
+/// that orders. 17 insists on btree.
+pub const UNIQUE_BY_OTHER_METHODS: bool = cfg!(not(pg17));
+
+/// Whether a constraint is a temporal one, whose index is a GiST index (18 and later).
+///
+/// # Safety
+/// `constraint` must point to a node of that type.
+pub unsafe fn without_overlaps(constraint: *const sys::Constraint) -> bool {
+    #[cfg(pg17)]
+    {
+        let _ = constraint;
+        false
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(pg17))]
+    unsafe {
+        (*constraint).without_overlaps
+    }
+}
+
 /// Logs a full image of a heap page as the record of a pruning that prunes nothing (`log_heap_prune_and_freeze`); sets the
 /// page's LSN. Replay takes a cleanup lock.
 ///

@@ -142,3 +142,29 @@ pub unsafe fn set_size(at: *mut u8, size: usize) {
     // SAFETY: the caller's promise.
     unsafe { ptr::write_unaligned(at.cast::<u32>(), (size as u32) << 2) }
 }
+
+/// `VARSIZE_ANY(at)` of a value that is not out of line
+///
+/// # Safety
+/// `at` must point to such a varlena.
+#[inline]
+pub unsafe fn size_any(at: *const u8) -> usize {
+    // SAFETY: the header says which form the value has.
+    unsafe {
+        if *at & 0x01 != 0 {
+            (*at >> 1) as usize
+        } else {
+            (ptr::read_unaligned(at.cast::<u32>()) >> 2) as usize
+        }
+    }
+}
+
+/// `VARATT_IS_COMPRESSED(at)`
+///
+/// # Safety
+/// `at` must point to a varlena.
+#[inline]
+pub unsafe fn is_compressed(at: *const sys::varlena) -> bool {
+    // SAFETY: a varlena has at least one byte.
+    unsafe { *at.cast::<u8>() & 0x03 == 0x02 }
+}

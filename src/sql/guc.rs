@@ -4,8 +4,9 @@ use core::ffi::{c_char, c_int, CStr};
 use core::ptr;
 
 use crate::decode::inner;
+use crate::index::settings::{self, Plaintext};
 use crate::keys::provider::Provider;
-use crate::keys::settings;
+use crate::keys::settings as keys;
 use crate::pg::{sys, BackendCell};
 
 const fn option(name: *const c_char, value: c_int) -> sys::config_enum_entry {
@@ -35,7 +36,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_addr",
         short: c"Address of the HashiCorp Vault or OpenBao server that wraps data keys.",
         long: c"As https://vault.example:8200. Plain http is for a proxy or agent on this machine.",
-        variable: &settings::VAULT_ADDR,
+        variable: &keys::VAULT_ADDR,
         default: c"",
         private: false,
     },
@@ -43,7 +44,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_namespace",
         short: c"Namespace of the Transit engine on that server.",
         long: c"",
-        variable: &settings::VAULT_NAMESPACE,
+        variable: &keys::VAULT_NAMESPACE,
         default: c"",
         private: false,
     },
@@ -51,7 +52,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_transit_mount",
         short: c"Path at which the Transit engine is mounted.",
         long: c"",
-        variable: &settings::VAULT_TRANSIT_MOUNT,
+        variable: &keys::VAULT_TRANSIT_MOUNT,
         default: c"transit",
         private: false,
     },
@@ -59,7 +60,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_key_name",
         short: c"Name of the Transit key that wraps the data keys made from now on.",
         long: c"Data keys that exist are unwrapped by the key that has wrapped them, until vault_tde.rewrap_keys() is run.",
-        variable: &settings::VAULT_KEY_NAME,
+        variable: &keys::VAULT_KEY_NAME,
         default: c"",
         private: false,
     },
@@ -67,7 +68,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_token_file",
         short: c"File that holds the token to use.",
         long: c"Mode 0600, owned by the server's user; read for each request, so an agent may renew it.",
-        variable: &settings::VAULT_TOKEN_FILE,
+        variable: &keys::VAULT_TOKEN_FILE,
         default: c"",
         private: true,
     },
@@ -75,7 +76,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_role_id",
         short: c"Role id with which to log in by AppRole, instead of a token file.",
         long: c"",
-        variable: &settings::VAULT_ROLE_ID,
+        variable: &keys::VAULT_ROLE_ID,
         default: c"",
         private: true,
     },
@@ -83,7 +84,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_secret_id_file",
         short: c"File that holds the secret id with which to log in by AppRole.",
         long: c"Mode 0600, owned by the server's user; read for each login.",
-        variable: &settings::VAULT_SECRET_ID_FILE,
+        variable: &keys::VAULT_SECRET_ID_FILE,
         default: c"",
         private: true,
     },
@@ -91,7 +92,7 @@ const VAULT_SETTINGS: [VaultSetting; 8] = [
         name: c"pg_vault_tde.vault_ca_cert",
         short: c"File with the certificates (PEM) that the server's certificate must be signed by.",
         long: c"If it is not set, those that the system trusts.",
-        variable: &settings::VAULT_CA_CERT,
+        variable: &keys::VAULT_CA_CERT,
         default: c"",
         private: true,
     },
@@ -118,10 +119,10 @@ unsafe fn define_vault_settings() {
             c"pg_vault_tde.vault_timeout".as_ptr(),
             c"How long the key server may take to wrap or unwrap a data key, tries and retries together.".as_ptr(),
             ptr::null(),
-            settings::VAULT_TIMEOUT.as_ptr(),
-            settings::VAULT_TIMEOUT_DEFAULT,
-            settings::VAULT_TIMEOUT_MIN,
-            settings::VAULT_TIMEOUT_MAX,
+            keys::VAULT_TIMEOUT.as_ptr(),
+            keys::VAULT_TIMEOUT_DEFAULT,
+            keys::VAULT_TIMEOUT_MIN,
+            keys::VAULT_TIMEOUT_MAX,
             sys::PGC_SIGHUP,
             sys::GUC_UNIT_MS as c_int,
             None,
@@ -131,6 +132,14 @@ unsafe fn define_vault_settings() {
     }
 }
 
+/// The values of `pg_vault_tde.plaintext_indexes`.
+static PLAINTEXT_INDEXES: BackendCell<[sys::config_enum_entry; 4]> = BackendCell::new([
+    option(c"notice".as_ptr(), Plaintext::Notice as c_int),
+    option(c"allow".as_ptr(), Plaintext::Allow as c_int),
+    option(c"error".as_ptr(), Plaintext::Error as c_int),
+    option(ptr::null(), 0),
+]);
+
 /// Defines all parameters. Called once, by `_PG_init`.
 pub fn define() {
     // SAFETY: names and texts are literals, variables and option lists statics; guc.c keeps pointers to them.
@@ -139,7 +148,7 @@ pub fn define() {
             c"pg_vault_tde.key_provider".as_ptr(),
             c"Wraps the data keys that are made from now on.".as_ptr(),
             c"Data keys that exist are unwrapped by the provider that has wrapped them.".as_ptr(),
-            settings::KEY_PROVIDER.as_ptr(),
+            keys::KEY_PROVIDER.as_ptr(),
             Provider::File as c_int,
             KEY_PROVIDERS.as_ptr().cast(),
             sys::PGC_SIGHUP,
@@ -153,7 +162,7 @@ pub fn define() {
             c"File that holds the key-encryption key of the key provider \"file\".".as_ptr(),
             c"64 hexadecimal digits, mode 0600, owned by the server's user; older keys may follow on further lines. A relative path is relative to the data directory, which base backups copy, so keep the file elsewhere."
                 .as_ptr(),
-            settings::KEY_FILE.as_ptr(),
+            keys::KEY_FILE.as_ptr(),
             c"".as_ptr(),
             sys::PGC_SIGHUP,
             sys::GUC_SUPERUSER_ONLY as c_int,
@@ -166,10 +175,10 @@ pub fn define() {
             c"pg_vault_tde.key_cache_size".as_ptr(),
             c"Number of unwrapped data keys that the server keeps in shared memory.".as_ptr(),
             c"When there are more, key providers are asked more often.".as_ptr(),
-            settings::KEY_CACHE_SIZE.as_ptr(),
-            settings::KEY_CACHE_SIZE_DEFAULT,
+            keys::KEY_CACHE_SIZE.as_ptr(),
+            keys::KEY_CACHE_SIZE_DEFAULT,
             1,
-            settings::KEY_CACHE_SIZE_MAX,
+            keys::KEY_CACHE_SIZE_MAX,
             sys::PGC_POSTMASTER,
             0,
             None,
@@ -180,8 +189,8 @@ pub fn define() {
             c"pg_vault_tde.rows_per_key_warning".as_ptr(),
             c"Number of encrypted rows of a relation from which on VACUUM warns that it needs a new key.".as_ptr(),
             c"One key should not encrypt more than 4294967296 rows of a relation.".as_ptr(),
-            settings::ROWS_PER_KEY_WARNING.as_ptr(),
-            settings::ROWS_PER_KEY_WARNING_DEFAULT,
+            keys::ROWS_PER_KEY_WARNING.as_ptr(),
+            keys::ROWS_PER_KEY_WARNING_DEFAULT,
             1,
             c_int::MAX,
             sys::PGC_SUSET,
@@ -198,6 +207,31 @@ pub fn define() {
             inner::ALLOWED_DEFAULT.as_ptr(),
             sys::PGC_SUSET,
             sys::GUC_LIST_INPUT as c_int,
+            None,
+            None,
+            None,
+        );
+        sys::DefineCustomBoolVariable(
+            c"pg_vault_tde.encrypt_indexes".as_ptr(),
+            c"Makes the indexes of encrypted tables encrypted ones where they would be btree indexes.".as_ptr(),
+            c"Those of constraints, too, but on PostgreSQL 17 no unique index.".as_ptr(),
+            settings::ENCRYPT.as_ptr(),
+            settings::ENCRYPT_DEFAULT,
+            sys::PGC_USERSET,
+            0,
+            None,
+            None,
+            None,
+        );
+        sys::DefineCustomEnumVariable(
+            c"pg_vault_tde.plaintext_indexes".as_ptr(),
+            c"What to do when an index of an encrypted table keeps its keys in the clear.".as_ptr(),
+            ptr::null(),
+            settings::PLAINTEXT.as_ptr(),
+            Plaintext::Notice as c_int,
+            PLAINTEXT_INDEXES.as_ptr().cast(),
+            sys::PGC_SUSET,
+            0,
             None,
             None,
             None,

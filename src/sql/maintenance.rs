@@ -1,13 +1,13 @@
 //! Functions for the upkeep of encrypted relations. Each checks what its caller may do with the table; that the caller may
 //! call it at all is a matter of EXECUTE, which nobody has by default.
 
-use crate::maintenance::{census, progress, reencrypt, retire, stored_target, verify};
+use crate::maintenance::{census, progress, reencrypt, relations, retire, stored_target, verify};
 use crate::pg::error::{
-    FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, INVALID_PARAMETER_VALUE, INVALID_TRANSACTION_TERMINATION,
+    pg_format, FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, INVALID_PARAMETER_VALUE, INVALID_TRANSACTION_TERMINATION,
     NULL_VALUE_NOT_ALLOWED, WRONG_OBJECT_TYPE,
 };
-use crate::pg::fmgr::Call;
-use crate::pg::{rel as relation, sys, Oid};
+use crate::pg::fmgr::{put_row, Call};
+use crate::pg::{rel as relation, sys, Datum, Oid};
 use crate::{pg_error, pg_function};
 
 /// Raises an ERROR where code runs that the current user need not have written: an index expression while the table's
@@ -52,6 +52,25 @@ fn may_commit(call: Call) -> bool {
     unsafe {
         let context = (*call.0).context;
         !context.is_null() && (*context).type_ == sys::T_CallContext && !(*context.cast::<sys::CallContext>()).atomic
+    }
+}
+
+/// Verifies an encrypted index against its table.
+unsafe fn verify_index(call: Call, index: Oid, table: Oid) {
+    // SAFETY: in a transaction with a snapshot; the result has these columns.
+    unsafe {
+        check_privilege(table, sys::ACL_SELECT);
+        let lock = sys::AccessShareLock;
+        let table = sys::table_open(table, lock as i32);
+        if let Some(index) = crate::index::upkeep::Index::open(index, lock) {
+            crate::index::verify::verify(&index, table, &mut |tid, problem| {
+                let problem = sys::cstring_to_text(pg_format(problem)) as Datum;
+                let at = tid.map_or(core::ptr::null(), core::ptr::from_ref) as Datum;
+                put_row(call.0, &mut [at, problem], &mut [tid.is_none(), false]);
+            });
+            index.close(lock);
+        }
+        sys::table_close(table, lock as i32);
     }
 }
 
@@ -103,6 +122,11 @@ pg_function! {
         unsafe {
             sys::InitMaterializedSRF(call.0, 0);
             let rel = sys::relation_open(oid, sys::AccessShareLock as i32);
+            if crate::index::is_encrypted(rel) {
+                verify_index(call, oid, (*(*rel).rd_index).indrelid);
+                sys::relation_close(rel, sys::AccessShareLock as i32);
+                return 0;
+            }
             if relation::is_other_temp(rel) {
                 raise_other_temp();
             }
@@ -114,6 +138,9 @@ pg_function! {
                 raise_not_encrypted(rel);
             };
             verify::verify(call, target);
+            for &index in relations::indexes(Some(oid)) {
+                verify_index(call, index, oid);
+            }
             sys::relation_close(rel, sys::AccessShareLock as i32);
         }
         0

@@ -40,9 +40,9 @@ fn has_storage(kind: u8) -> bool {
     )
 }
 
-/// Whether `method` is one of our table access methods.
+/// Whether `method` is one of our access methods.
 unsafe fn is_encrypted_method(method: Oid) -> bool {
     // SAFETY: syscache look-ups in a transaction.
     let is = |name: &CStr| unsafe { method == sys::get_table_am_oid(name.as_ptr(), true) };
-    method != INVALID_OID && (is(c"encrypted_heap") || is(c"encrypted_toast"))
+    method != INVALID_OID && (is(c"encrypted_heap") || is(c"encrypted_toast") || method == crate::index::method_oid())
 }

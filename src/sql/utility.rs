@@ -1,4 +1,5 @@
-//! What SQL commands must not do to the extension's own objects, and what pg_upgrade does not bring along.
+//! The utility hook: what SQL commands must not do to the extension's own objects, which indexes they make encrypted
+//! (`encrypted_indexes.rs`), and what pg_upgrade does not bring along.
 
 use core::ptr;
 
@@ -78,6 +79,7 @@ pg_callback! {
             if (*node).type_ == sys::T_RefreshMatViewStmt {
                 refuse_to_empty_the_key_table(node.cast());
             }
+            let statement = super::encrypted_indexes::with_encrypted_indexes(statement);
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
             if sys::IsBinaryUpgrade && (*node).type_ == sys::T_CreateAmStmt {

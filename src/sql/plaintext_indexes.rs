@@ -1,0 +1,126 @@
+//! `pg_vault_tde.plaintext_indexes`: says, or forbids, that an index of an encrypted table keeps its keys in the clear.
+//!
+//! It is an object access hook, since indexes come into being on many ways: CREATE INDEX, constraints, partitions that
+//! get their parent's indexes, ALTER TABLE that makes them anew.
+
+use core::ptr;
+
+use super::encrypted_indexes;
+use crate::index::settings::{self, Plaintext};
+use crate::pg::error::{Report, FEATURE_NOT_SUPPORTED};
+use crate::pg::fmgr::str_of;
+use crate::pg::{sys, BackendCell, Datum, Oid, INVALID_OID};
+use crate::pg_callback;
+
+static NEXT: BackendCell<sys::object_access_hook_type> = BackendCell::new(None);
+
+/// Chains the hook; called once, from `_PG_init`.
+pub fn register() {
+    // SAFETY: _PG_init runs in the postmaster, before any command does.
+    unsafe {
+        NEXT.set(sys::object_access_hook);
+        sys::object_access_hook = Some(on_object_access);
+    }
+}
+
+pg_callback! {
+    fn on_object_access(
+        access: sys::ObjectAccessType,
+        class: Oid,
+        object: Oid,
+        part: i32,
+        arg: *mut core::ffi::c_void,
+    ) {
+        // SAFETY: the arguments of the hook, handed on as they came.
+        unsafe {
+            if let Some(next) = NEXT.get() {
+                next(access, class, object, part, arg);
+            }
+            if access == sys::OAT_POST_CREATE
+                && class == sys::RelationRelationId
+                && part == 0
+                && settings::plaintext() != Plaintext::Allow
+                && sys::IsTransactionState()
+                && !sys::IsBinaryUpgrade
+            {
+                look_at(object);
+            }
+        }
+    }
+}
+
+/// What the catalogs say about a new index, whose rows this command does not see yet.
+struct NewIndex {
+    table: Oid,
+    method: Oid,
+    is_stored: bool,
+    name: sys::NameData,
+}
+
+unsafe fn look_at(object: Oid) {
+    // SAFETY: in a transaction.
+    unsafe {
+        let ours = crate::index::method_oid();
+        if ours == INVALID_OID {
+            return;
+        }
+        let Some(index) = new_index(object) else { return };
+        if index.method == ours || !index.is_stored || !encrypted_indexes::is_encrypted(index.table) {
+            return;
+        }
+        let name = str_of((&raw const index.name.data).cast());
+        let table = str_of(sys::get_rel_name(index.table));
+        let method = str_of(sys::get_am_name(index.method));
+        let report = Report::new(
+            FEATURE_NOT_SUPPORTED,
+            format_args!("index \"{name}\" keeps columns of encrypted table \"{table}\" in the clear"),
+        )
+        .detail(format_args!("The keys of access method \"{method}\" are not encrypted."))
+        .hint(format_args!(
+            "Use access method \"encrypted_btree\", or set \"pg_vault_tde.plaintext_indexes\" to \"allow\"."
+        ));
+        if settings::plaintext() == Plaintext::Error {
+            report.raise();
+        }
+        report.log(sys::NOTICE);
+    }
+}
+
+/// None if `object` is no index.
+unsafe fn new_index(object: Oid) -> Option<NewIndex> {
+    // SAFETY: catalog scans by the row as it was just written; the rows have the columns of their structs.
+    unsafe {
+        let mut index = NewIndex { table: 0, method: 0, is_stored: false, name: core::mem::zeroed() };
+        let (catalog, by, column) = (sys::RelationRelationId, sys::ClassOidIndexId, sys::Anum_pg_class_oid);
+        with_row(catalog, by, column, object, |row| {
+            let class: *const sys::FormData_pg_class = row.cast();
+            index.is_stored = (*class).relkind as u8 == sys::RELKIND_INDEX;
+            index.method = (*class).relam;
+            index.name = (*class).relname;
+        });
+        if !index.is_stored {
+            return None;
+        }
+        let (catalog, by, column) = (sys::IndexRelationId, sys::IndexRelidIndexId, sys::Anum_pg_index_indexrelid);
+        with_row(catalog, by, column, object, |row| index.table = (*row.cast::<sys::FormData_pg_index>()).indrelid);
+        (index.table != INVALID_OID).then_some(index)
+    }
+}
+
+/// Calls `body` with the newest version of a catalog row.
+unsafe fn with_row(catalog: Oid, by: Oid, column: u32, oid: Oid, body: impl FnOnce(*const u8)) {
+    // SAFETY: a catalog, its index on the OID column, and a key of it.
+    unsafe {
+        let mut key: sys::ScanKeyData = core::mem::zeroed();
+        let equal = sys::BTEqualStrategyNumber as u16;
+        sys::ScanKeyInit(&mut key, column as i16, equal, sys::F_OIDEQ, oid as Datum);
+        let rel = sys::table_open(catalog, sys::AccessShareLock as i32);
+        let scan = sys::systable_beginscan(rel, by, true, &raw mut sys::SnapshotSelfData, 1, &mut key);
+        let tuple = sys::systable_getnext(scan);
+        if !ptr::eq(tuple, ptr::null()) {
+            body((*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff)));
+        }
+        sys::systable_endscan(scan);
+        sys::table_close(rel, sys::AccessShareLock as i32);
+    }
+}
