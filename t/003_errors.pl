@@ -40,7 +40,7 @@ configure('shared_preload_libraries', '');
 $node->start;
 my $preload = qr/shared_preload_libraries/;
 fails_like('CREATE EXTENSION without preloading', 'postgres', 'CREATE EXTENSION pg_vault_tde', $preload, qr/HINT: .*restart/s);
-fails_like('LOAD without preloading', 'postgres', "LOAD 'pg_vault_tde'", $preload);
+fails_like('LOAD instead of preloading', 'postgres', "LOAD 'pg_vault_tde'; CREATE EXTENSION pg_vault_tde", $preload);
 fails_like('a slot without preloading', 'postgres', "SELECT pg_create_logical_replication_slot('s', 'pg_vault_tde')", $preload);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), 0, '... and no slot is left');
 
@@ -51,11 +51,18 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE t (id int PRIMARY KEY, x text) USING encrypted_heap;
 	INSERT INTO t SELECT i, 'SECRET ' || i FROM generate_series(1, 20) i;
 	CREATE TABLE plain AS SELECT 1 AS id;
+	CREATE TABLE indexed (id int);
+	INSERT INTO indexed SELECT generate_series(1, 1000);
+	CREATE INDEX ON indexed USING encrypted_btree (id);
 	SELECT pg_create_logical_replication_slot('slot', 'pg_vault_tde')});
 
 configure('shared_preload_libraries', '');
 $node->restart;
 fails_like('SELECT without preloading', 'postgres', 'SELECT * FROM t', $preload);
+fails_like('an encrypted index without preloading', 'postgres', 'SELECT id FROM indexed WHERE id = 3', $preload);
+is($node->safe_psql('postgres', q{
+		SET enable_hashjoin = off; SELECT p.id, count(*) FROM plain p JOIN plain q ON p.id <= q.id JOIN plain r ON r.id = q.id GROUP BY p.id ORDER BY p.id}),
+	'1|1', 'other tables without preloading');
 fails_like('INSERT without preloading', 'postgres', "INSERT INTO t VALUES (21, '')", $preload);
 fails_like('decoding without preloading', 'postgres', "SELECT * FROM pg_logical_slot_peek_changes('slot', NULL, NULL)", $preload);
 is($node->safe_psql('postgres', 'SELECT id FROM plain'), 1, 'other tables can be read without preloading');

@@ -116,6 +116,7 @@ pub fn set_current(index: *mut Index) {
 /// In a transaction; `outer` must be an open, locked index of `encrypted_btree`. May raise an ERROR.
 #[inline]
 pub unsafe fn enter(outer: sys::Relation) -> Entered {
+    crate::require_preloaded();
     keys::prepare_to_open();
     // SAFETY: rd_amcache of our indexes is made by `attach` alone.
     unsafe {

@@ -10,7 +10,7 @@ use crate::pg::{sys, BackendCell, Datum, Oid, INVALID_OID};
 /// Re-encryptions that can be watched at a time.
 const RUNS: usize = 64;
 /// Keys of which it can be remembered since when they are not needed.
-const MARKS: usize = 64;
+const MARKS: usize = 1024;
 
 /// A phase of a re-encryption.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,16 +144,16 @@ pub unsafe fn report(call: Call) {
     }
 }
 
-/// The end of WAL at the time when the key was first found not to be needed: now, `end_of_wal`, if it was not known.
-/// Should there be no room, it is now each time, and a key that a slot is behind of cannot be retired until there is.
+/// The end of WAL at the time when the key was first found not to be needed: now, `end_of_wal`, if it was not known. When
+/// there is no room, what was found first is forgotten; asked for that key again, it will be now.
 pub fn unneeded_since(key_id: &KeyId, end_of_wal: sys::XLogRecPtr) -> sys::XLogRecPtr {
     with_shared(sys::LW_EXCLUSIVE, |shared| {
-        let known = shared.marks.iter().position(|mark| mark.lsn != 0 && mark.key_id == *key_id);
-        if let Some(place) = known {
-            return shared.marks[place].lsn;
+        if let Some(known) = shared.marks.iter().find(|mark| mark.lsn != 0 && mark.key_id == *key_id) {
+            return known.lsn;
         }
-        if let Some(free) = shared.marks.iter_mut().find(|mark| mark.lsn == 0) {
-            *free = Mark { key_id: *key_id, lsn: end_of_wal };
+        // a free entry has 0 there
+        if let Some(place) = shared.marks.iter_mut().min_by_key(|mark| mark.lsn) {
+            *place = Mark { key_id: *key_id, lsn: end_of_wal };
         }
         end_of_wal
     })

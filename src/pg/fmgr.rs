@@ -35,9 +35,24 @@ impl Call {
     }
 }
 
-/// Defines the SQL-callable function `name` and its `pg_finfo_name` (`PG_FUNCTION_INFO_V1`), behind the panic fence.
+/// Defines the SQL-callable function `name` and its `pg_finfo_name` (`PG_FUNCTION_INFO_V1`), behind the panic fence. It refuses
+/// to run in a server that has not preloaded the library.
 #[macro_export]
 macro_rules! pg_function {
+    ($($(#[$meta:meta])* fn $name:ident[$info:ident]($call:ident) $body:block)+) => {
+        $crate::pg_handler! {$(
+            $(#[$meta])*
+            fn $name[$info]($call) {
+                $crate::require_preloaded();
+                $body
+            }
+        )+}
+    };
+}
+
+/// [`pg_function!`] that runs in any server.
+#[macro_export]
+macro_rules! pg_handler {
     ($($(#[$meta:meta])* fn $name:ident[$info:ident]($call:ident) $body:block)+) => {$(
         #[no_mangle]
         #[doc(hidden)]
