@@ -145,7 +145,8 @@ pub unsafe fn report(call: Call) {
 }
 
 /// The end of WAL at the time when the key was first found not to be needed: now, `end_of_wal`, if it was not known. When
-/// there is no room, what was found first is forgotten; asked for that key again, it will be now.
+/// there is no room, what was found first is forgotten; asked for that key again, it will be now. What is known stays so when
+/// the key is deleted: the deletion may be undone, and a key id never gets another key.
 pub fn unneeded_since(key_id: &KeyId, end_of_wal: sys::XLogRecPtr) -> sys::XLogRecPtr {
     with_shared(sys::LW_EXCLUSIVE, |shared| {
         if let Some(known) = shared.marks.iter().find(|mark| mark.lsn != 0 && mark.key_id == *key_id) {
@@ -158,13 +159,4 @@ pub fn unneeded_since(key_id: &KeyId, end_of_wal: sys::XLogRecPtr) -> sys::XLogR
         end_of_wal
     })
     .unwrap_or(end_of_wal)
-}
-
-/// Forgets what is known of a key: it is gone.
-pub fn forget_key(key_id: &KeyId) {
-    with_shared(sys::LW_EXCLUSIVE, |shared| {
-        for mark in shared.marks.iter_mut().filter(|mark| mark.key_id == *key_id) {
-            mark.lsn = 0;
-        }
-    });
 }

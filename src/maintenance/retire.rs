@@ -48,7 +48,6 @@ pub unsafe fn retire(generation: i32) {
         }
         refuse_slots_behind(since, generation);
         keys::delete(generation, &key_id);
-        progress::forget_key(&key_id);
     }
 }
 
