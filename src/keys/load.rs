@@ -81,19 +81,25 @@ pub unsafe fn load() -> bool {
 /// be what a failed transaction left, so that is no error.
 pub unsafe fn load_uncommitted(byte: u8) -> bool {
     // SAFETY: as for `load`.
+    unsafe { with_stored(Which::Any, |stored| accept_uncommitted(byte, stored)) }
+}
+
+/// Reads the key table, if there is one, and hands its rows to `accept`, which must not keep them.
+unsafe fn with_stored<R>(which: Which, accept: impl FnOnce(StoredKeys) -> R) -> R {
+    // SAFETY: in a transaction; the rows that are read live until the context is deleted.
     unsafe {
         let context = scratch_context();
         let caller = memory::switch_to(context);
         let rel = table::open(sys::AccessShareLock);
         let mut stored = StoredKeys::EMPTY;
         if !rel.is_null() {
-            stored = table::read(rel, Which::Any);
+            stored = table::read(rel, which);
             sys::table_close(rel, sys::AccessShareLock as i32);
         }
         memory::switch_to(caller);
-        let added = accept_uncommitted(byte, stored);
+        let result = accept(stored);
         sys::MemoryContextDelete(context);
-        added
+        result
     }
 }
 
@@ -122,20 +128,8 @@ fn is_unwrapped(index: usize) -> bool {
 /// Takes the wrapping of the key at `index` from the key table as it is now. The ring may have an older one, as it is not
 /// read again before a row is opened; and that may be by a key-encryption key that has been given up.
 unsafe fn refresh_wrapping(index: usize) {
-    // SAFETY: in a transaction; the rows that are read live until the context is deleted.
-    unsafe {
-        let context = scratch_context();
-        let caller = memory::switch_to(context);
-        let rel = table::open(sys::AccessShareLock);
-        let mut stored = StoredKeys::EMPTY;
-        if !rel.is_null() {
-            stored = table::read(rel, Which::Visible);
-            sys::table_close(rel, sys::AccessShareLock as i32);
-        }
-        memory::switch_to(caller);
-        accept_wrapping(index, stored);
-        sys::MemoryContextDelete(context);
-    }
+    // SAFETY: in a transaction.
+    unsafe { with_stored(Which::Visible, |stored| accept_wrapping(index, stored)) }
 }
 
 fn accept_wrapping(index: usize, stored: StoredKeys) {
