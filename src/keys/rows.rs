@@ -14,7 +14,7 @@ use crate::crypto::key::{self, KeyError, Place};
 use crate::crypto::row::{self, RowError};
 use crate::crypto::{Cipher, CipherError, Iv};
 use crate::pg::error::INTERNAL_ERROR;
-use crate::pg::{sys, BackendCell, Oid};
+use crate::pg::{sys, Oid};
 use crate::pg_error;
 
 /// Why a stored row could not be decrypted.
@@ -295,31 +295,22 @@ pub unsafe fn open_key(place: Place, stored: &[u8], out: *mut u8) -> Result<usiz
     unsafe { open_key_of_generation(place, stored, out) }.map(|opened| opened.len)
 }
 
-/// [`open_key`] for a key that is likely to be compared again soon, as `open_row_again`. Most keys that a descent meets
-/// are in leaves and will not; so only some of those that were not found are kept, and those that are met often stay.
+/// [`open_key`] for a key that is likely to be compared again soon, as [`open_row_again`].
 ///
 /// # Safety
 /// As for [`open_key`].
 #[inline]
 pub unsafe fn open_key_again(place: Place, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
-    const KEPT_ONE_IN: u32 = 4;
     let len = key::plain_len(stored.len()).ok_or(OpenError::NotEncrypted)?;
     // SAFETY: the caller's promise.
     unsafe {
         if !plaintext_cache::find(place.index, stored, out, len) {
             open_key(place, stored, out)?;
-            let missed = MISSED.get().wrapping_add(1);
-            MISSED.set(missed);
-            if missed % KEPT_ONE_IN == 0 {
-                plaintext_cache::keep(place.index, stored, out, len);
-            }
+            plaintext_cache::keep(place.index, stored, out, len);
         }
     }
     Ok(len)
 }
-
-/// Counts the keys that were not in the cache.
-static MISSED: BackendCell<u32> = BackendCell::new(0);
 
 /// [`open_key`] that also tells the key generation.
 ///

@@ -81,7 +81,7 @@ pg_callback! {
             }
             let discards_all = (*node).type_ == sys::T_DiscardStmt
                 && (*node.cast::<sys::DiscardStmt>()).target == sys::DISCARD_ALL;
-            let statement = super::encrypted_indexes::with_encrypted_indexes(statement);
+            let statement = super::encrypted_indexes::with_encrypted_indexes(statement, query_string);
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
             if discards_all {
