@@ -7,9 +7,8 @@ use core::ptr;
 
 use super::encrypted_indexes::{each, mark, table_of};
 use crate::index::{method_oid, METHOD};
-use crate::pg::error::WRONG_OBJECT_TYPE;
+use crate::pg::error::{Report, WRONG_OBJECT_TYPE};
 use crate::pg::{majors, rel, sys, Oid, INVALID_OID};
-use crate::pg_error;
 
 /// Whether the command adds a constraint with an index that there is and that is an encrypted one.
 ///
@@ -58,7 +57,7 @@ unsafe fn encrypted_index(table: Oid, constraint: *const sys::Constraint) -> Oid
         let index = sys::get_relname_relid((*constraint).indexname, sys::get_rel_namespace(table));
         let ours = method_oid();
         let is_ours = index != INVALID_OID && ours != INVALID_OID && sys::get_rel_relam(index) == ours;
-        if is_ours && sys::get_rel_relkind(index) as u8 == sys::RELKIND_INDEX {
+        if is_ours {
             index
         } else {
             INVALID_OID
@@ -86,6 +85,9 @@ pub unsafe fn adopt(command: *mut sys::AlterTableStmt, query_string: *const c_ch
         }
         // the index belongs to this table, not to another that may have come into the search path
         (*relation).schemaname = sys::get_namespace_name(sys::get_rel_namespace(table));
+        if changes_types(command) {
+            run_others_first(command, query_string);
+        }
         let mut parts = ptr::null_mut();
         each((*command).cmds, |part: *mut sys::AlterTableCmd| {
             let constraint = constraint_of(part);
@@ -98,6 +100,30 @@ pub unsafe fn adopt(command: *mut sys::AlterTableStmt, query_string: *const c_ch
             true
         });
         (*command).cmds = parts;
+    }
+}
+
+/// Whether the command may make indexes anew.
+unsafe fn changes_types(command: *mut sys::AlterTableStmt) -> bool {
+    // SAFETY: a parse tree.
+    unsafe { !each((*command).cmds, |part: *mut sys::AlterTableCmd| (*part).subtype != sys::AT_AlterColumnType) }
+}
+
+/// Runs the parts of the command that do not adopt an index, and takes them out of it: PostgreSQL looks at an index that is to be
+/// adopted after a change of type has made it anew.
+unsafe fn run_others_first(command: *mut sys::AlterTableStmt, query_string: *const c_char) {
+    // SAFETY: a private copy; the new command shares its parts with nobody.
+    unsafe {
+        let (mut adopting, mut others) = (ptr::null_mut(), ptr::null_mut());
+        each((*command).cmds, |part: *mut sys::AlterTableCmd| {
+            let list = if constraint_of(part).is_null() { &mut others } else { &mut adopting };
+            *list = sys::lappend(*list, part.cast());
+            true
+        });
+        let first: *mut sys::AlterTableStmt = sys::copyObjectImpl(command.cast()).cast();
+        (*first).cmds = others;
+        run(first, query_string);
+        (*command).cmds = adopting;
     }
 }
 
@@ -115,7 +141,7 @@ unsafe fn replace(
         let open = sys::index_open(index, sys::AccessShareLock as i32);
         let mut parts = parts;
         if fits(open, table, constraint) {
-            check_order(open, table);
+            check_order(open, table, query_string, (*constraint).location);
             if (*constraint).contype == sys::CONSTR_PRIMARY {
                 for i in 0..(*(*open).rd_index).indnkeyatts as usize {
                     let not_null: *mut sys::AlterTableCmd = node(sys::T_AlterTableCmd);
@@ -128,7 +154,9 @@ unsafe fn replace(
             (*part).def = index_statement(constraint, index).cast();
         }
         sys::relation_close(open, sys::NoLock as i32);
-        if (*part).subtype == sys::AT_AddIndexConstraint {
+        // (PostgreSQL will refuse a partitioned index)
+        let is_stored = sys::get_rel_relkind(index) as u8 == sys::RELKIND_INDEX;
+        if (*part).subtype == sys::AT_AddIndexConstraint && is_stored {
             write_mark(index, query_string);
         }
         sys::lappend(parts, part.cast())
@@ -157,7 +185,7 @@ unsafe fn fits(index: sys::Relation, table: Oid, constraint: *const sys::Constra
 }
 
 /// As PostgreSQL does: a constraint's index has the default operator classes, collations and order.
-unsafe fn check_order(index: sys::Relation, table: Oid) {
+unsafe fn check_order(index: sys::Relation, table: Oid, query_string: *const c_char, location: i32) {
     // SAFETY: an open index on columns of the table.
     unsafe {
         for i in 0..(*(*index).rd_index).indnkeyatts as usize {
@@ -171,10 +199,11 @@ unsafe fn check_order(index: sys::Relation, table: Oid) {
                 && *(*index).rd_indcollation.add(i) == collation
                 && *(*index).rd_indoption.add(i) == 0;
             if !is_default {
-                pg_error!(
-                    WRONG_OBJECT_TYPE, "index \"{}\" column number {} does not have default sorting behavior", rel::name(index), i + 1;
-                    detail: ("Cannot create a primary key or unique constraint using such an index.")
-                );
+                let (name, number) = (rel::name(index), i + 1);
+                let message =
+                    format_args!("index \"{name}\" column number {number} does not have default sorting behavior");
+                let detail = format_args!("Cannot create a primary key or unique constraint using such an index.");
+                Report::new(WRONG_OBJECT_TYPE, message).detail(detail).at(query_string, location).raise();
             }
         }
     }
@@ -220,6 +249,14 @@ unsafe fn write_mark(index: Oid, query_string: *const c_char) {
         (*command).relation = sys::makeRangeVar(schema, sys::get_rel_name(index), -1);
         (*command).cmds = sys::lappend(ptr::null_mut(), part.cast());
         (*command).objtype = sys::OBJECT_INDEX;
+        run(command, query_string);
+    }
+}
+
+/// Runs a command as a part of that of the text `query_string`.
+unsafe fn run(command: *mut sys::AlterTableStmt, query_string: *const c_char) {
+    // SAFETY: nodes that nobody else uses, given to the server as a part of the command.
+    unsafe {
         let statement: *mut sys::PlannedStmt = node(sys::T_PlannedStmt);
         (*statement).commandType = sys::CMD_UTILITY;
         (*statement).utilityStmt = command.cast();
