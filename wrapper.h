@@ -59,6 +59,8 @@
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
 #include "parser/parse_type.h"
 #include "nodes/tidbitmap.h"
 #include "nodes/makefuncs.h"
