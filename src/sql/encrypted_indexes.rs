@@ -180,7 +180,11 @@ unsafe fn is_added(command: *mut sys::AlterTableStmt, name: *const c_char) -> bo
     found
 }
 
-unsafe fn table_of(name: *mut sys::RangeVar) -> Oid {
+/// The OID of a named table; InvalidOid if there is none.
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn table_of(name: *mut sys::RangeVar) -> Oid {
     // SAFETY: without a lock: what is decided here is looked at again by nobody, but a table keeps its method for as long as
     // commands that need the lock do not change it.
     unsafe { sys::RangeVarGetRelidExtended(name, sys::NoLock as i32, sys::RVR_MISSING_OK, None, ptr::null_mut()) }
