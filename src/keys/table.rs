@@ -323,7 +323,7 @@ pub unsafe fn delete(rel: sys::Relation, key_id: &KeyId) -> bool {
         });
         let Some(mut tid) = tid else { return false };
         let mut space = Shadow::new();
-        sys::simple_heap_delete(space.never_decoded(rel), &mut tid);
+        sys::simple_heap_delete(space.never_decoded(rel), &raw mut tid);
         sys::CacheInvalidateRelcache(rel);
         sys::CommandCounterIncrement();
         true

@@ -608,12 +608,16 @@ pub mod planner_hook {
         // SAFETY: the caller's promise.
         #[cfg(any(pg17, pg18))]
         unsafe {
-            core::mem::replace(&mut *(&raw mut sys::get_relation_info_hook), hook)
+            let before = sys::get_relation_info_hook;
+            sys::get_relation_info_hook = hook;
+            before
         }
         // SAFETY: the caller's promise.
         #[cfg(not(any(pg17, pg18)))]
         unsafe {
-            core::mem::replace(&mut *(&raw mut sys::build_simple_rel_hook), hook)
+            let before = sys::build_simple_rel_hook;
+            sys::build_simple_rel_hook = hook;
+            before
         }
     }
 }
@@ -630,9 +634,10 @@ macro_rules! planner_hook {
                 inherited: bool,
                 rel: *mut $crate::pg::sys::RelOptInfo,
             ) {
+                let next = $next;
                 // SAFETY: the arguments of the hook.
                 unsafe {
-                    if let Some(next) = $next {
+                    if let Some(next) = next {
                         next(root, table, inherited, rel);
                     }
                     $look(rel);
@@ -646,9 +651,10 @@ macro_rules! planner_hook {
                 rel: *mut $crate::pg::sys::RelOptInfo,
                 rte: *mut $crate::pg::sys::RangeTblEntry,
             ) {
+                let next = $next;
                 // SAFETY: the arguments of the hook.
                 unsafe {
-                    if let Some(next) = $next {
+                    if let Some(next) = next {
                         next(root, rel, rte);
                     }
                     $look(rel);
