@@ -65,6 +65,7 @@
 #include "nodes/tidbitmap.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
 #include "nodes/pathnodes.h"
 #include "pgstat.h"
@@ -109,6 +110,7 @@
 #include "utils/tuplestore.h"
 #include "utils/uuid.h"
 #include "utils/varlena.h"
+#include "utils/wait_event.h"
 #include "varatt.h"
 
 #include "src/pg/shim.h"
