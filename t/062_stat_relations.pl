@@ -163,6 +163,11 @@ $node->safe_psql('postgres', q{
 	SELECT sum(id) FROM p});
 is($node->safe_psql('postgres', q{SELECT count(*), min(counts), max(counts) FROM counted WHERE name ~ '^p\d+$'}), '1500|2 2 0|2 2 0', 'more relations than there are ciphers in memory');
 
+# --- the log --------------------------------------------------------------------------------------------------------------
+
+$node->safe_psql('postgres', 'SELECT vault_tde.rewrap_keys()');
+like(slurp_file($node->logfile), qr/LOG:  made data key 1, wrapped by key provider "file".*LOG:  made data key 2, .*LOG:  wrapped 2 data keys anew by key provider "file"/s,
+	'what becomes of data keys is logged');
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'no crash');
 $node->stop;
 done_testing();
