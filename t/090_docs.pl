@@ -40,6 +40,7 @@ for my $name (qw(publisher subscriber))
 	$node{$name}->append_conf('postgresql.conf', "wal_retrieve_retry_interval = 100ms\nautovacuum = off\n");
 	$node{$name}->start;
 }
+my $restored_port = PostgreSQL::Test::Cluster::get_free_port();
 my $bao;
 mkdir "$dir/bin";
 append_to_file("$dir/bin/sudo", qq{#!/bin/sh\nwhile :; do case \$1 in -u) shift 2;; -*) shift;; *) break;; esac; done\nexec "\$@"\n});
@@ -55,6 +56,7 @@ sub translate
 	$code =~ s{/etc/pg_vault_tde}{$dir/etc}g;
 	$code =~ s{/var/backups}{$dir}g;
 	$code =~ s{/var/lib/postgresql/restored}{$dir/restored}g;
+	$code =~ s{\b5433\b}{$restored_port}g;
 	$code =~ s/-o postgres\b/-o $user/g;
 	$code =~ s/host=publisher\b/$publisher/g;
 	if ($bao)
