@@ -102,6 +102,15 @@ is(counted('damaged'), '0 11 2', 'the reset of one relation is for no other');
 $node->safe_psql('postgres', q{SELECT vault_tde.stat_reset('damaged')});
 is(counted('damaged'), '0 0 0', 'the reset of one relation');
 
+# --- an extension that is not updated yet --------------------------------------------------------------------------------
+
+$node->safe_psql('postgres', 'CREATE DATABASE older');
+$node->safe_psql('older', q{CREATE EXTENSION pg_vault_tde VERSION '1.0'; CREATE TABLE t (id int) USING encrypted_heap; INSERT INTO t VALUES (1); SELECT * FROM vault_tde.status()});
+is($node->safe_psql('older', 'SELECT id FROM t'), 1, 'version 1.0 of the extension works as it did');
+$node->safe_psql('older', 'ALTER EXTENSION pg_vault_tde UPDATE');
+is($node->safe_psql('older', q{SELECT n_tup_encrypted, n_tup_decrypted FROM vault_tde.stat_relations WHERE relname = 't'}), '1|1', '... and what it has done was counted');
+$node->safe_psql('postgres', 'DROP DATABASE older');
+
 # --- whose counters -------------------------------------------------------------------------------------------------------
 
 $node->safe_psql('postgres', q{CREATE TABLE gone (id int) USING encrypted_heap; INSERT INTO gone VALUES (1)});
