@@ -21,7 +21,9 @@ plan skip_all => 'the pages are not here' if !-e "$root/README.md";
 # The order; the rest comes behind, by name. What a page takes to be there already, though no page before it makes it.
 my @order = qw(README.md docs/logical-replication.md docs/keys.md docs/operations.md);
 my %given = (
-	'docs/keys.md' => q{CREATE ROLE alice; CREATE TABLE orders (id int PRIMARY KEY, item text) USING encrypted_heap;
+	# (a lost primary would not have its slots any more)
+	'docs/keys.md' => q{ALTER SYSTEM RESET synchronized_standby_slots; SELECT pg_reload_conf();
+		SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots; CREATE ROLE alice; CREATE TABLE orders (id int PRIMARY KEY, item text) USING encrypted_heap;
 		INSERT INTO orders SELECT i, 'item ' || i FROM generate_series(1, 100) i},
 	'docs/indexes.md' => q{CREATE EXTENSION citext; ALTER TABLE patients ADD email text, ADD active bool},
 );
@@ -40,7 +42,9 @@ for my $name (qw(publisher subscriber))
 	$node{$name}->append_conf('postgresql.conf', "wal_retrieve_retry_interval = 100ms\nautovacuum = off\n");
 	$node{$name}->start;
 }
-my $restored_port = PostgreSQL::Test::Cluster::get_free_port();
+# Servers that the pages themselves make, and their ports.
+my %made = map { $_ => PostgreSQL::Test::Cluster::get_free_port() } qw(standby restored);
+END { local $?; system('pg_ctl', '-D', "$dir/$_", '-s', '-m', 'immediate', 'stop') for grep { -e "$dir/$_/postmaster.pid" } sort keys %made; }
 my $bao;
 mkdir "$dir/bin";
 append_to_file("$dir/bin/sudo", qq{#!/bin/sh\nwhile :; do case \$1 in -u) shift 2;; -*) shift;; *) break;; esac; done\nexec "\$@"\n});
@@ -55,10 +59,12 @@ sub translate
 	my $publisher = sprintf 'host=%s port=%d', $node{publisher}->host, $node{publisher}->port;
 	$code =~ s{/etc/pg_vault_tde}{$dir/etc}g;
 	$code =~ s{/var/backups}{$dir}g;
-	$code =~ s{/var/lib/postgresql/restored}{$dir/restored}g;
-	$code =~ s{\b5433\b}{$restored_port}g;
+	$code =~ s{/var/lib/postgresql/}{$dir/}g;
+	$code =~ s{\b5433\b}{$made{restored}}g;
+	$code =~ s/^(hot_standby_feedback = on)$/port = $made{standby}\n$1/mg;
 	$code =~ s/-o postgres\b/-o $user/g;
 	$code =~ s/host=publisher\b/$publisher/g;
+	$code =~ s/host=promoted\b/$publisher =~ s{port=.*}{port=$made{standby}}r/ge;
 	if ($bao)
 	{
 		my $address = $bao->address;
@@ -97,7 +103,7 @@ sub run_block
 	my ($block) = @_;
 	return configure($block) if $block->{language} eq 'conf';
 	my $node = $node{ $block->{where} eq 'subscriber' ? 'subscriber' : 'publisher' };
-	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PATH => "$dir/bin:$ENV{PATH}");
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $made{ $block->{where} } // $node->port, PGDATABASE => 'postgres', PATH => "$dir/bin:$ENV{PATH}");
 	if ($block->{where} eq 'key-server')
 	{
 		if (!$bao) { $bao = OpenBao->new(dev => 1); $bao->start; $bao->call('DELETE', 'sys/mounts/transit'); }
@@ -133,10 +139,10 @@ for my $page (@order)
 			next;
 		}
 		my ($ok, $out) = run_block($block);
-		# what a subscriber shows comes a little later
+		# what another server shows comes a little later
 		for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 		{
-			last if !$ok || $block->{where} ne 'subscriber' || !defined $block->{output} || same_output($out, $block->{output});
+			last if !$ok || $block->{where} eq '' || !defined $block->{output} || same_output($out, $block->{output});
 			select undef, undef, undef, 0.1;
 			($ok, $out) = run_block($block);
 		}

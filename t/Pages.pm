@@ -1,6 +1,6 @@
 # The documentation as a test reads it: pages, their blocks of code, and what to do with each, which its info string says:
 #
-#   ```sql                 statements, run by psql; "sql subscriber" on the subscriber
+#   ```sql                 statements, run by psql; "sql subscriber" on the subscriber, "sql standby" on the standby
 #   ```sh                  a shell script; "sh key-server" where a key server can be reached
 #   ```conf                lines for postgresql.conf, which are added before the server is restarted
 #   ```text                right after one of these: what it prints, but for blanks; "…" stands for anything, in a line or for lines
@@ -74,7 +74,7 @@ sub parse_info
 		if    (/^(skip|example)$/)         { $block{skip} = 1; }
 		elsif (/^(endless|fails)$/)        { $block{$1} = 1; }
 		elsif (/^needs=(.+)$/)             { $block{needs} = $1; }
-		elsif (/^(subscriber|key-server)$/) { $block{where} = $1; }
+		elsif (/^(subscriber|standby|key-server)$/) { $block{where} = $1; }
 		else                               { $block{problem} = "unknown word in the info string: $_"; }
 	}
 	return %block;
