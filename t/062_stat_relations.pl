@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Vault;
 
-my $node = new_node('stat_relations', [ without_checksums() ], 'pg_vault_tde.stat_relations_max = 150', 'max_parallel_workers = 4', 'debug_parallel_query = off');
+my $node = new_node('stat_relations', [ without_checksums() ], 'pg_vault_tde.stat_relations_max = 150', 'pg_vault_tde.plaintext_cache = 0', 'max_parallel_workers = 4', 'debug_parallel_query = off');
 $node->start;
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION pg_vault_tde;
@@ -42,6 +42,8 @@ counts('COPY FROM', "COPY t FROM PROGRAM 'seq -f %g,x 1001 1100' WITH (FORMAT cs
 counts('a scan that reads no column', 'SELECT 1 FROM t', '0 0 0');
 counts('a scan that reads one', 'SELECT sum(id) FROM t', '0 1100 0');
 counts('... in two transactions', 'SELECT sum(id) FROM t; SELECT sum(id) FROM t', '0 2200 0');
+$node->safe_psql('postgres', q{SELECT vault_tde.stat_reset(); SET pg_vault_tde.plaintext_cache = '64MB'; SELECT x FROM t WHERE id < 10; SELECT x FROM t WHERE id < 10});
+like(counted('t'), qr/^0 11\d\d 0$/, '... in a session that keeps the plaintext of all, or nearly all');
 counts('UPDATE of rows that are found by scanning', 'UPDATE t SET id = id WHERE id <= 10', '10 1100 0');
 counts('UPDATE that fails in the end', 'BEGIN; UPDATE t SET id = id WHERE id <= 10; SELECT 1 / 0', '10 1100 0', 't', fails => 1);
 counts('UPDATE that is rolled back', 'BEGIN; UPDATE t SET id = id WHERE id <= 10; ROLLBACK', '10 1100 0');

@@ -163,6 +163,7 @@ for (split /\n/, $node{publisher}->safe_psql($db, q{SELECT name, boot_val, conte
 	ok(defined $row, "reference.md has $name") or next;
 	my ($shown, $set_in) = split / \| /, $row;
 	$default /= 1000, $default .= 's' if $unit && $unit eq 'ms';
+	$default /= 1024, $default .= 'MB' if $unit && $unit eq 'kB';
 	is($shown =~ s/[` ]//gr, $default eq '' ? 'none' : $default =~ s/ //gr, "... its default");
 	my %contexts = (sighup => 'reload', postmaster => 'restart', superuser => 'superuser', user => 'user');
 	is($set_in, $contexts{$context}, "... who sets it when");

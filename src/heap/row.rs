@@ -29,12 +29,31 @@ pub const fn seal_size(t_len: u32) -> usize {
 ///
 /// # Safety
 /// `stored` must be a valid tuple that stays in place, `block` MAXALIGNed and `open_size(t_len)` bytes long.
+#[inline]
 pub unsafe fn open_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
+    // SAFETY: the caller's promises.
+    unsafe { open_by(keys::open_row, key_oid, stored, block) }
+}
+
+/// [`open_into`] for a row that is likely to be read again soon.
+///
+/// # Safety
+/// As for [`open_into`].
+pub unsafe fn open_again_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
+    // SAFETY: the caller's promises.
+    unsafe { open_by(keys::open_row_again, key_oid, stored, block) }
+}
+
+/// `keys::open_row` or one that does the same.
+type Open = unsafe fn(Oid, &[u8], *mut u8) -> Result<usize, OpenError>;
+
+#[inline(always)]
+unsafe fn open_by(open: Open, key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
     // SAFETY: the caller's promises; the data part of the block is big enough for any plaintext of this stored length.
     unsafe {
         let plain: HeapTuple = block.cast();
         let data = block.add(HEAPTUPLESIZE);
-        match keys::open_row(key_oid, tuple::bytes(stored), data) {
+        match open(key_oid, tuple::bytes(stored), data) {
             Ok(len) => {
                 *plain = *stored;
                 (*plain).t_data = data.cast();

@@ -5,6 +5,7 @@
 //! |------------------|-----------------------------------------------------------------|--------------------------|
 //! | `rows.rs`        | seals and opens rows and chunks                                 | every row                |
 //! | `cache.rs`       | ciphers by relation, purpose and data key                       | every row                |
+//! | `plaintext_cache.rs` | what is likely to be opened again              | rows of small tables; index descents |
 //! | `tally.rs`       | counts what each cipher has done                                | every row                |
 //! | `ring.rs`        | this backend's copy of the key table                            | every row                |
 //! | `counts.rs`      | hands these counts to the statistics                            | each transaction's end   |
@@ -23,6 +24,7 @@ mod counts;
 mod file;
 mod generations;
 mod load;
+mod plaintext_cache;
 pub mod provider;
 mod rewrap;
 mod ring;
@@ -42,10 +44,11 @@ pub use generations::{
     copy_rows, current_generation, delete, ensure_first_generation, key_id_of, lock_table, only_generation, prepare,
     prepare_to_open, refresh, rotate,
 };
+pub use plaintext_cache::forget as forget_plaintext;
 pub use rewrap::rewrap;
 pub use rows::{
-    open_chunk, open_chunk_of_generation, open_key, open_key_of_generation, open_row, open_row_of_generation,
-    seal_chunk, seal_key, seal_row, OpenError, Opened,
+    open_chunk, open_chunk_of_generation, open_key, open_key_again, open_key_of_generation, open_row, open_row_again,
+    open_row_of_generation, seal_chunk, seal_key, seal_row, OpenError, Opened,
 };
 pub use survey::{survey, Survey};
 pub use table::is_key_table;

@@ -8,7 +8,7 @@
 use core::mem::MaybeUninit;
 
 use super::cache::{Place as CachePlace, Purpose};
-use super::{generations, load, Backend, BACKEND};
+use super::{generations, load, plaintext_cache, Backend, BACKEND};
 use crate::crypto::chunk::{self, ChunkError};
 use crate::crypto::key::{self, KeyError, Place};
 use crate::crypto::row::{self, RowError};
@@ -206,6 +206,28 @@ pub unsafe fn open_row(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, O
     unsafe { open_row_of_generation(oid, stored, out) }.map(|opened| opened.len)
 }
 
+/// [`open_row`] for a row that is likely to be read again soon: its plaintext is kept (`plaintext_cache.rs`).
+///
+/// # Safety
+/// As for [`open_row`].
+#[inline]
+pub unsafe fn open_row_again(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    let (Some(authenticated), Some(len)) = (row::authenticated(stored), row::plain_len(stored.len())) else {
+        return Err(OpenError::NotEncrypted);
+    };
+    // SAFETY: the caller's promise: room for the tuple, whose first bytes are not encrypted.
+    unsafe {
+        let (sealed_out, sealed_len) = (out.add(row::HEADER_CLEAR), len - row::HEADER_CLEAR);
+        if plaintext_cache::find(oid, authenticated, sealed_out, sealed_len) {
+            row::renew_header(stored, core::slice::from_raw_parts_mut(out, len));
+        } else {
+            open_row(oid, stored, out)?;
+            plaintext_cache::keep(oid, authenticated, sealed_out, sealed_len);
+        }
+    }
+    Ok(len)
+}
+
 /// [`open_row`] that also tells the row's key generation, of which the row itself says the low byte only.
 ///
 /// # Safety
@@ -271,6 +293,23 @@ pub unsafe fn seal_chunk(oid: Oid, (value_id, seq): (u32, u32), plain: &[u8], ou
 pub unsafe fn open_key(place: Place, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
     // SAFETY: the caller's promise.
     unsafe { open_key_of_generation(place, stored, out) }.map(|opened| opened.len)
+}
+
+/// [`open_key`] for a key that is likely to be compared again soon, as [`open_row_again`].
+///
+/// # Safety
+/// As for [`open_key`].
+#[inline]
+pub unsafe fn open_key_again(place: Place, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    let len = key::plain_len(stored.len()).ok_or(OpenError::NotEncrypted)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !plaintext_cache::find(place.index, stored, out, len) {
+            open_key(place, stored, out)?;
+            plaintext_cache::keep(place.index, stored, out, len);
+        }
+    }
+    Ok(len)
 }
 
 /// [`open_key`] that also tells the key generation.

@@ -76,12 +76,26 @@ pub struct Report {
     message: *mut c_char,
     detail: *mut c_char,
     hint: *mut c_char,
+    /// characters, from 1; 0 for none
+    position: c_int,
 }
 
 impl Report {
     /// A message in PostgreSQL's style: lower case, no full stop.
     pub fn new(code: SqlState, message: fmt::Arguments<'_>) -> Self {
-        Self { code, message: pg_format(message), detail: ptr::null_mut(), hint: ptr::null_mut() }
+        Self { code, message: pg_format(message), detail: ptr::null_mut(), hint: ptr::null_mut(), position: 0 }
+    }
+
+    /// `parser_errposition()`: where in the command's text the fault is, as a node's `location` says (bytes, or -1).
+    ///
+    /// # Safety
+    /// `text` must be null or the NUL-terminated text that the node was parsed from.
+    pub unsafe fn at(mut self, text: *const c_char, location: c_int) -> Self {
+        if location >= 0 && !text.is_null() {
+            // SAFETY: the caller's promise; the function stops at the text's end.
+            self.position = unsafe { sys::pg_mbstrlen_with_len(text, location) } + 1;
+        }
+        self
     }
 
     /// errdetail(): whole sentences.
@@ -121,6 +135,9 @@ impl Report {
             if !self.hint.is_null() {
                 sys::errhint(c"%s".as_ptr(), self.hint);
             }
+            if self.position != 0 {
+                sys::errposition(self.position);
+            }
             sys::errfinish(c"pg_vault_tde".as_ptr(), 0, ptr::null());
         }
     }
@@ -159,7 +176,7 @@ fn raise_panic(payload: Box<dyn core::any::Any + Send>) -> ! {
         pg_format(format_args!("pg_vault_tde: internal error: {said}"))
     };
     drop(payload);
-    Report { code: INTERNAL_ERROR, message: text, detail: ptr::null_mut(), hint: ptr::null_mut() }.raise()
+    Report { code: INTERNAL_ERROR, message: text, detail: ptr::null_mut(), hint: ptr::null_mut(), position: 0 }.raise()
 }
 
 /// Defines a function that PostgreSQL calls: `extern "C-unwind"`, with the body behind the [`fence`]. The check in

@@ -9,20 +9,24 @@
 use core::ffi::{c_char, CStr};
 use core::ptr;
 
+use super::adopted_indexes;
 use crate::index::{method_oid, settings, METHOD};
 use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
 use crate::pg::{majors, sys, Oid, INVALID_OID};
 use crate::pg_error;
 
-const OPTION: &CStr = c"deduplicate_items";
+pub const OPTION: &CStr = c"deduplicate_items";
 const MARK: &CStr = c"OFF";
 
 /// The command with encrypted indexes where they are due: as it is, or a changed copy.
 ///
 /// # Safety
-/// `statement` must be a utility command that is about to be run; in a transaction.
-pub unsafe fn with_encrypted_indexes(statement: *mut sys::PlannedStmt) -> *mut sys::PlannedStmt {
+/// `statement` must be a utility command that is about to be run, of the text `query_string`; in a transaction.
+pub unsafe fn with_encrypted_indexes(
+    statement: *mut sys::PlannedStmt,
+    query_string: *const c_char,
+) -> *mut sys::PlannedStmt {
     // SAFETY: the caller's promise; nodes are of the type that their tag says.
     unsafe {
         let node = (*statement).utilityStmt;
@@ -30,16 +34,20 @@ pub unsafe fn with_encrypted_indexes(statement: *mut sys::PlannedStmt) -> *mut s
         if kind == sys::T_IndexStmt {
             check_columns(node.cast());
         }
+        let adopts = kind == sys::T_AlterTableStmt && adopted_indexes::concerns(node.cast());
         let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast()))
             || (kind == sys::T_AlterTableStmt && concerns_table(node.cast()));
-        if !concerned {
+        if !concerned && !adopts {
             return statement;
         }
         let statement: *mut sys::PlannedStmt = sys::copyObjectImpl(statement.cast()).cast();
         let node = (*statement).utilityStmt;
+        if adopts {
+            adopted_indexes::adopt(node.cast(), query_string);
+        }
         if kind == sys::T_IndexStmt {
             encrypt_index(node.cast());
-        } else {
+        } else if concerned {
             encrypt_constraints(node.cast());
         }
         statement
@@ -180,13 +188,20 @@ unsafe fn is_added(command: *mut sys::AlterTableStmt, name: *const c_char) -> bo
     found
 }
 
-unsafe fn table_of(name: *mut sys::RangeVar) -> Oid {
+/// The table's OID, or InvalidOid; not locked.
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn table_of(name: *mut sys::RangeVar) -> Oid {
     // SAFETY: without a lock: what is decided here is looked at again by nobody, but a table keeps its method for as long as
     // commands that need the lock do not change it.
     unsafe { sys::RangeVarGetRelidExtended(name, sys::NoLock as i32, sys::RVR_MISSING_OK, None, ptr::null_mut()) }
 }
 
 /// Whether the table, or for a partitioned one what will be in it, is encrypted.
+///
+/// # Safety
+/// In a transaction.
 pub unsafe fn is_encrypted(table: Oid) -> bool {
     // SAFETY: syscache look-ups.
     unsafe {
@@ -219,7 +234,10 @@ unsafe fn has_class(table: Oid, column: *const c_char) -> bool {
 
 /// Whether `encrypted_btree` keeps values of the type in the order in which btree does. It may have an operator class for a
 /// type that the type can be taken for (text for citext), and so another equality.
-unsafe fn is_ordered_as_by_btree(type_oid: Oid) -> bool {
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn is_ordered_as_by_btree(type_oid: Oid) -> bool {
     // SAFETY: syscache look-ups.
     unsafe {
         let ours = sys::GetDefaultOpClass(type_oid, method_oid());
@@ -283,8 +301,11 @@ unsafe fn type_has_class(name: *mut sys::TypeName) -> bool {
     }
 }
 
-/// Whether `test` holds for all elements of a list of pointers.
-unsafe fn each<T>(list: *mut sys::List, mut test: impl FnMut(*mut T) -> bool) -> bool {
+/// Whether `test` holds for all elements of a list of pointers. Stops at the first for which it does not.
+///
+/// # Safety
+/// A list of such nodes, or null.
+pub unsafe fn each<T>(list: *mut sys::List, mut test: impl FnMut(*mut T) -> bool) -> bool {
     // SAFETY: a list of such nodes, or null.
     unsafe {
         let count = if list.is_null() { 0 } else { (*list).length as usize };
@@ -293,7 +314,10 @@ unsafe fn each<T>(list: *mut sys::List, mut test: impl FnMut(*mut T) -> bool) ->
 }
 
 /// Whether the options carry the mark of an encrypted constraint.
-unsafe fn is_marked(options: *mut sys::List) -> bool {
+///
+/// # Safety
+/// A list of DefElem, or null.
+pub unsafe fn is_marked(options: *mut sys::List) -> bool {
     let mut marked = false;
     // SAFETY: a list of DefElem.
     unsafe {
@@ -310,7 +334,10 @@ unsafe fn is_marked(options: *mut sys::List) -> bool {
 }
 
 /// The options with the mark, in place of what they said about deduplication, which there is none of.
-unsafe fn mark(options: *mut sys::List) -> *mut sys::List {
+///
+/// # Safety
+/// A list of DefElem that may be changed, or null.
+pub unsafe fn mark(options: *mut sys::List) -> *mut sys::List {
     // SAFETY: nodes are made in the current memory context; the list is a private copy.
     unsafe {
         let mut kept = ptr::null_mut();

@@ -1,6 +1,8 @@
 //! What SQL sees: the functions of schema `vault_tde` and the configuration parameters.
 
+mod adopted_indexes;
 mod encrypted_indexes;
+mod exchanged_indexes;
 pub mod guc;
 mod indexes;
 mod keys;

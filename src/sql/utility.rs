@@ -79,9 +79,14 @@ pg_callback! {
             if (*node).type_ == sys::T_RefreshMatViewStmt {
                 refuse_to_empty_the_key_table(node.cast());
             }
-            let statement = super::encrypted_indexes::with_encrypted_indexes(statement);
+            let discards_all = (*node).type_ == sys::T_DiscardStmt
+                && (*node.cast::<sys::DiscardStmt>()).target == sys::DISCARD_ALL;
+            let statement = super::encrypted_indexes::with_encrypted_indexes(statement, query_string);
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
+            if discards_all {
+                crate::keys::forget_plaintext();
+            }
             if sys::IsBinaryUpgrade && (*node).type_ == sys::T_CreateAmStmt {
                 order_access_methods(node.cast());
             }
