@@ -6,7 +6,9 @@
 //! | `rows.rs`        | seals and opens rows and chunks                                 | every row                |
 //! | `cache.rs`       | ciphers by relation, purpose and data key                       | every row                |
 //! | `plaintext_cache.rs` | what is likely to be opened again              | rows of small tables; index descents |
+//! | `tally.rs`       | counts what each cipher has done                                | every row                |
 //! | `ring.rs`        | this backend's copy of the key table                            | every row                |
+//! | `counts.rs`      | hands these counts to the statistics                            | each transaction's end   |
 //! | `load.rs`        | reads the key table into the ring; when that is due             | after a rotation         |
 //! | `generations.rs` | the current generation; makes the first and the next            | each statement; seldom   |
 //! | `table.rs`       | `vault_tde.data_keys`: finds, reads and writes its rows         | after a rotation         |
@@ -18,6 +20,7 @@
 //! | `settings.rs`    | the variables of the configuration parameters                   |                          |
 
 mod cache;
+mod counts;
 mod file;
 mod generations;
 mod load;
@@ -31,6 +34,7 @@ pub mod settings;
 pub mod shared;
 mod survey;
 mod table;
+mod tally;
 mod vault;
 
 use crate::crypto::IvPool;
@@ -63,4 +67,5 @@ static BACKEND: BackendCell<Backend> =
 /// What `_PG_init` does for the keys.
 pub fn register() {
     load::register();
+    counts::register();
 }
