@@ -7,7 +7,7 @@ use crate::pg::fmgr::str_of;
 use crate::pg::memory::Scratch;
 use crate::pg::tuple::{self, maxalign, HeapTuple, HeapTupleData, HEAPTUPLESIZE};
 use crate::pg::{rel, sys, BackendCell, Oid};
-use crate::pg_error;
+use crate::{pg_error, stats};
 
 /// Bytes of a block that [`open_into`] needs for a stored tuple of `t_len` bytes.
 #[inline]
@@ -41,7 +41,7 @@ pub unsafe fn open_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> Heap
                 (*plain).t_len = len as u32;
                 plain
             }
-            Err(problem) => raise_unreadable(problem, stored),
+            Err(problem) => raise_unreadable(problem, key_oid, stored),
         }
     }
 }
@@ -123,7 +123,8 @@ pub unsafe fn take_header(plain: HeapTuple, stored: HeapTuple) {
 /// Says which row cannot be read and why, and never what is in it. A row of WAL has no ctid.
 #[cold]
 #[inline(never)]
-unsafe fn raise_unreadable(problem: OpenError, stored: HeapTuple) -> ! {
+unsafe fn raise_unreadable(problem: OpenError, key_oid: Oid, stored: HeapTuple) -> ! {
+    stats::note_failure(key_oid);
     // SAFETY: a valid tuple; get_rel_name gives null for a relation that is gone, str_of takes that as "".
     let (table, tid) = unsafe { (str_of(sys::get_rel_name((*stored).t_tableOid)), (*stored).t_self) };
     // SAFETY: pg_format gives a NUL-terminated string.

@@ -516,6 +516,7 @@ fn index_name(index: Oid) -> &'static str {
 #[cold]
 #[inline(never)]
 fn raise_foreign(index: Oid, column: u8) -> ! {
+    crate::stats::note_failure(index);
     pg_error!(DATA_CORRUPTED, "index \"{}\" contains a key that is not its own in column {column}", index_name(index);
         hint: ("Please REINDEX it."))
 }
@@ -523,6 +524,7 @@ fn raise_foreign(index: Oid, column: u8) -> ! {
 #[cold]
 #[inline(never)]
 fn raise_not_opened(index: Oid, column: u8, error: OpenError) -> ! {
+    crate::stats::note_failure(index);
     let name = index_name(index);
     match error {
         OpenError::UnknownGeneration(byte) => {

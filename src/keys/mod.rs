@@ -5,7 +5,9 @@
 //! |------------------|-----------------------------------------------------------------|--------------------------|
 //! | `rows.rs`        | seals and opens rows and chunks                                 | every row                |
 //! | `cache.rs`       | ciphers by relation, purpose and data key                       | every row                |
+//! | `tally.rs`       | counts what each cipher has done                                | every row                |
 //! | `ring.rs`        | this backend's copy of the key table                            | every row                |
+//! | `counts.rs`      | hands these counts to the statistics                            | each transaction's end   |
 //! | `load.rs`        | reads the key table into the ring; when that is due             | after a rotation         |
 //! | `generations.rs` | the current generation; makes the first and the next            | each statement; seldom   |
 //! | `table.rs`       | `vault_tde.data_keys`: finds, reads and writes its rows         | after a rotation         |
@@ -17,6 +19,7 @@
 //! | `settings.rs`    | the variables of the configuration parameters                   |                          |
 
 mod cache;
+mod counts;
 mod file;
 mod generations;
 mod load;
@@ -29,6 +32,7 @@ pub mod settings;
 pub mod shared;
 mod survey;
 mod table;
+mod tally;
 mod vault;
 
 use crate::crypto::IvPool;
@@ -60,4 +64,5 @@ static BACKEND: BackendCell<Backend> =
 /// What `_PG_init` does for the keys.
 pub fn register() {
     load::register();
+    counts::register();
 }

@@ -7,7 +7,7 @@
 
 use core::mem::MaybeUninit;
 
-use super::cache::Purpose;
+use super::cache::{Place as CachePlace, Purpose};
 use super::{generations, load, Backend, BACKEND};
 use crate::crypto::chunk::{self, ChunkError};
 use crate::crypto::key::{self, KeyError, Place};
@@ -312,10 +312,14 @@ unsafe fn seal<F: Form>(backend: &mut Backend, form: F, oid: Oid, plain: &[u8], 
     let iv =
         backend.ivs.next(pid, fill).map_err(|_| Miss::Broken("could not generate random initialisation vectors"))?;
     let current = backend.ring.current().ok_or(Miss::NoKey)?;
-    let (cipher, generation) = cipher(backend, oid, F::PURPOSE, current)?;
+    let (place, generation) = place(backend, oid, F::PURPOSE, current)?;
+    let cipher = backend.ciphers.at(place).ok_or(Miss::NoKey)?;
     // SAFETY: the caller of the sealing function promises the room.
     let out = unsafe { output(out, F::stored_len(plain.len())) };
-    form.seal(cipher, &iv, generation as u8, plain, out).map_err(|_| Miss::Broken("OpenSSL could not encrypt a row"))
+    form.seal(cipher, &iv, generation as u8, plain, out)
+        .map_err(|_| Miss::Broken("OpenSSL could not encrypt a row"))?;
+    backend.ciphers.count_sealed(place);
+    Ok(())
 }
 
 #[inline]
@@ -337,9 +341,13 @@ unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Resul
     let (backend, out) = unsafe { (&mut *BACKEND.as_ptr(), output(out, len)) };
     let mut index = backend.ring.newest(byte).ok_or(Miss::NoKey)?;
     loop {
-        let (cipher, generation) = cipher(backend, oid, F::PURPOSE, index)?;
+        let (place, generation) = place(backend, oid, F::PURPOSE, index)?;
+        let cipher = backend.ciphers.at(place).ok_or(Miss::NoKey)?;
         match form.open(cipher, stored, out) {
-            Ok(()) => return Ok(Opened { len, generation }),
+            Ok(()) => {
+                backend.ciphers.count_opened(place);
+                return Ok(Opened { len, generation });
+            }
             Err(RowError::NotEncrypted) => return Err(Miss::NotEncrypted),
             Err(RowError::Cipher(CipherError::Authentication) | RowError::Authentication) => {
                 index = backend.ring.older(index).ok_or(Miss::Authentication)?;
@@ -349,9 +357,9 @@ unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Resul
     }
 }
 
-/// The cipher of relation `oid` under the ring's key at `index`, and that key's generation.
+/// Where the cipher of relation `oid` under the ring's key at `index` is in the cache, and that key's generation.
 #[inline]
-fn cipher(backend: &mut Backend, oid: Oid, purpose: Purpose, index: usize) -> Result<(&mut Cipher, i32), Miss> {
+fn place(backend: &mut Backend, oid: Oid, purpose: Purpose, index: usize) -> Result<(CachePlace, i32), Miss> {
     let key = backend.ring.key(index).ok_or(Miss::NoKey)?;
     let place = match backend.ciphers.find(oid, purpose, key.serial) {
         Some(place) => place,
@@ -361,8 +369,7 @@ fn cipher(backend: &mut Backend, oid: Oid, purpose: Purpose, index: usize) -> Re
             made.ok_or(Miss::Broken("OpenSSL could not make the key of a relation"))?
         }
     };
-    let cipher = backend.ciphers.at(place).ok_or(Miss::NoKey)?;
-    Ok((cipher, key.generation))
+    Ok((place, key.generation))
 }
 
 /// # Safety

@@ -27,6 +27,7 @@ impl SqlState {
     }
 }
 
+pub const SUCCESSFUL_COMPLETION: SqlState = SqlState::new(b"00000");
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::new(b"0A000");
 pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::new(b"22023");
 pub const NULL_VALUE_NOT_ALLOWED: SqlState = SqlState::new(b"22004");
@@ -42,6 +43,11 @@ pub const SYSTEM_ERROR: SqlState = SqlState::new(b"58000");
 pub const INTERNAL_ERROR: SqlState = SqlState::new(b"XX000");
 pub const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
 pub const PROGRAM_LIMIT_EXCEEDED: SqlState = SqlState::new(b"54000");
+
+/// A line in the server's log about something that somebody may want to look up one day.
+pub fn log(text: fmt::Arguments<'_>) {
+    Report::new(SUCCESSFUL_COMPLETION, text).log(sys::LOG);
+}
 
 /// Formats into memory of the current context; the result ends with NUL and belongs to PostgreSQL.
 pub fn pg_format(text: fmt::Arguments<'_>) -> *mut c_char {

@@ -8,6 +8,7 @@ use crate::index::settings::{self, Plaintext};
 use crate::keys::provider::Provider;
 use crate::keys::settings as keys;
 use crate::pg::{sys, BackendCell};
+use crate::stats;
 
 const fn option(name: *const c_char, value: c_int) -> sys::config_enum_entry {
     sys::config_enum_entry { name, val: value, hidden: false }
@@ -194,6 +195,20 @@ pub fn define() {
             1,
             c_int::MAX,
             sys::PGC_SUSET,
+            0,
+            None,
+            None,
+            None,
+        );
+        sys::DefineCustomIntVariable(
+            c"pg_vault_tde.stat_relations_max".as_ptr(),
+            c"Number of relations whose encrypted and decrypted rows the server counts.".as_ptr(),
+            c"When there are more, counters that were not used lately make room for others.".as_ptr(),
+            stats::MAX_RELATIONS.as_ptr(),
+            stats::MAX_DEFAULT,
+            stats::MAX_MIN,
+            stats::MAX_MAX,
+            sys::PGC_POSTMASTER,
             0,
             None,
             None,

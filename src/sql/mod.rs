@@ -8,5 +8,6 @@ pub mod maintenance;
 pub mod plaintext_indexes;
 mod relation;
 mod speed;
+mod stats;
 mod status;
 pub mod utility;
