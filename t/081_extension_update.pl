@@ -79,7 +79,7 @@ CREATE TEMP VIEW described AS
 	WHERE namespace = 'vault_tde'::regnamespace
 	UNION ALL
 	SELECT 'extension', concat_ws(' ', extversion, extnamespace::regnamespace, extrelocatable, extowner::regrole, extconfig::regclass[], extcondition) FROM pg_extension WHERE extname = 'pg_vault_tde';
-SELECT name || ': ' || regexp_replace(what, '\s+', ' ', 'g') AS line FROM described GROUP BY 1 ORDER BY line COLLATE "C";
+SELECT line FROM (SELECT DISTINCT name || ': ' || regexp_replace(what, '\s+', ' ', 'g') AS line FROM described) d ORDER BY line COLLATE "C";
 END
 
 sub catalog { my ($node, $db) = @_; return $node->safe_psql($db, $catalogs) =~ s/^(?:SET|CREATE VIEW)\n//mgr }
@@ -138,7 +138,7 @@ for my $version (grep { $_ ne $current } @versions)
 	is($done->(q{SELECT string_agg(generation || ' ' || is_current || ' ' || relations, ', ' ORDER BY generation) FROM vault_tde.keys}) =~ /^1 false 0, 2 false 0, 3 true [1-9]/, 1, '... keys');
 	is($done->(q{SELECT vault_tde.is_encrypted('t'), (SELECT count(*) FROM vault_tde.stat_progress_reencrypt), (SELECT count(*) > 0 FROM vault_tde.exposed_columns),
 		(SELECT encrypt_ns > 0 FROM vault_tde.cipher_speed(10))}), 't|0|t|t', '... the rest');
-	is($done->('SET enable_seqscan = off; SELECT id FROM t WHERE n = 151'), 150, '... an encrypted index') or 1;
+	is($done->('SET enable_seqscan = off; SELECT id FROM t WHERE n = 51'), 50, '... an encrypted index');
 	my $peek = "SELECT data FROM pg_logical_slot_peek_changes('$db', NULL, NULL, 'include-xids', '0', 'skip-empty-xacts', '1')";
 	my $stream = $done->($peek);
 	is(scalar(() = $stream =~ /^table public\.t: (?:INSERT|UPDATE|DELETE)/mg), 201 + 100 + 1, '... decoding');
