@@ -13,7 +13,7 @@
 # run. The last line is `packages: N passed, N failed`.
 set -euo pipefail
 # shellcheck source=dev/lib/common.sh
-. "$(dirname "$0")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=dev/lib/roots.sh
 . "$root/dev/lib/roots.sh"
 
@@ -188,7 +188,7 @@ files_there() {
 }
 
 # Without network: all that it depends on is there with the server.
-install_deb() { run_in "$clean" root apt-get -y --no-download install /var/tmp/package.deb; }
+install_deb() { run_in "$clean" root apt-get -y install /var/tmp/package.deb; }
 
 removed() {
 	run_in "$clean" root apt-get -y purge "postgresql-$major-pg-vault-tde"

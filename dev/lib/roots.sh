@@ -64,6 +64,7 @@ run_in() {
 		mount -t proc proc "$dir/proc"
 		mount --bind "$dir/proc/sys" "$dir/proc/sys" && mount -o remount,bind,ro "$dir/proc/sys" # there is one kernel only
 		mount -t tmpfs -o mode=1777 tmpfs "$dir/dev/shm"
+		mount -t devpts -o ptmxmode=666,newinstance devpts "$dir/dev/pts"
 		cd /
 		exec chroot "$dir" runuser -u "$user" -- env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 			HOME=/tmp LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"' run_in "$dir" "$user" "$@" </dev/null
