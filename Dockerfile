@@ -16,9 +16,10 @@ RUN make PG_CONFIG=/usr/lib/postgresql/17/bin/pg_config && \
     make install PG_CONFIG=/usr/lib/postgresql/17/bin/pg_config DESTDIR=/installed
 
 FROM debian:trixie-slim
+ENV LANG=C.UTF-8
 RUN apt-get update && apt-get install -y --no-install-recommends postgresql-17 && rm -rf /var/lib/apt/lists/*
 COPY --from=build /installed /
-RUN install -d -m 700 -o postgres /etc/pg_vault_tde && printf '%s\n' \
+RUN install -d -m 700 -o postgres /etc/pg_vault_tde && install -d -o postgres -g postgres /run/postgresql && printf '%s\n' \
     "shared_preload_libraries = 'pg_vault_tde'" \
     "pg_vault_tde.key_file = '/etc/pg_vault_tde/key'" \
     "wal_level = logical" \

@@ -73,6 +73,7 @@ make_build_root() {
 		apt_in "$build" install build-essential lintian rpm
 		run_in "$build" root useradd -m builder
 		unpack_source
+		apt_in "$build" ${suite[1]:+-t "${suite[1]}"} install "postgresql-server-dev-$major" # a preview is not in -all
 		apt_in "$build" ${suite[1]:+-t "${suite[1]}"} build-dep /home/builder/source
 		say "$stamp" | as_root tee "$roots/$build.made" >/dev/null
 	fi
@@ -197,6 +198,65 @@ removed() {
 	none run_in "$clean" root dpkg-query -W "postgresql-$major-pg-vault-tde"
 }
 
+# --- the Dockerfile ---------------------------------------------------------------------------------------------------
+
+# Does in directories what an engine would do in containers. The context is the source archive, so that nothing but apt needs the
+# network. Knows the instructions that the Dockerfile has, no others.
+build_image() {
+	local line word rest from='' dir=/ image='' names=()
+	while read -r line; do
+		read -r word rest <<<"$line"
+		say "--- $line"
+		case $word in
+			FROM)
+				[[ $rest =~ ^debian:([a-z]+)-slim(\ AS\ ([a-z]+))?$ ]]
+				names+=("${BASH_REMATCH[3]:-last}")
+				image=image-${names[-1]} dir=/
+				make_base "${BASH_REMATCH[1]}" "${BASH_REMATCH[1]}"
+				copy_root "${BASH_REMATCH[1]}" "$image"
+				as_root rm "$roots/$image/etc/postgresql-common/createcluster.d/none.conf"
+				;;
+			ENV) [ "$rest" = LANG=C.UTF-8 ] ;; # as in all of these directories
+			WORKDIR) dir=$rest; as_root mkdir -p "$roots/$image$dir" ;;
+			COPY)
+				if [ "$rest" = '. .' ]; then
+					as_root tar xzf "$archive" -C "$roots/$image$dir" --strip-components=1 --no-same-owner
+				else
+					[[ $rest =~ ^--from=([a-z]+)\ (/[a-z]+)\ /$ ]]
+					from=$roots/image-${BASH_REMATCH[1]}${BASH_REMATCH[2]}
+					as_root cp -R --no-dereference "$from/." "$roots/$image/"
+				fi
+				;;
+			RUN)
+				[[ $rest = apt-get* ]] && online=online || online=
+				run_in "$image" root $online env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+					CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_OPT_LEVEL=2 sh -ec "cd $dir; $rest"
+				;;
+			USER) [ "$rest" = postgres ] ;;
+			CMD) say "$rest" >"$out/image-command" ;;
+			*) die "what is $word?" ;;
+		esac
+	done < <(sed -e ':a' -e '/\\$/{N;s/\\\n *//;ba' -e '}' "$root/Dockerfile" | grep -v -e '^#' -e '^$')
+}
+
+try_image() {
+	run_in image-last postgres sh -ec '
+		sh -c "$1" &
+		server=$!
+		for i in $(seq 600); do psql -qXc "" 2>/dev/null && break || sleep 0.1; done
+		psql -Xv ON_ERROR_STOP=1 <<-END
+			CREATE EXTENSION pg_vault_tde;
+			CREATE TABLE t (id int PRIMARY KEY, x text) USING encrypted_heap;
+			SELECT pg_create_logical_replication_slot($$s$$, $$pg_vault_tde$$);
+			INSERT INTO t VALUES (1, $$one$$);
+			SELECT 1 / (count(*) = 1)::int FROM pg_logical_slot_get_changes($$s$$, NULL, NULL) WHERE data LIKE $$%INSERT%one%$$;
+			SELECT 1 / (getdatabaseencoding() = $$UTF8$$)::int;
+			SELECT * FROM vault_tde.status();
+		END
+		kill -INT $server
+		wait $server' sh "$(cat "$out/image-command")"
+}
+
 # ----------------------------------------------------------------------------------------------------------------------
 
 package_major() {
@@ -237,5 +297,12 @@ if $ok; then
 	archive=$(echo "$root"/target/dist/pg_vault_tde-*.tar.gz)
 	version=${archive##*/pg_vault_tde-} version=${version%.tar.gz}
 	for major in "${majors[@]}"; do package_major; done
+	if [[ " ${majors[*]} " == *" 17 "* ]]; then
+		say "--- Dockerfile"
+		check "Dockerfile: built" build_image
+		! $ok || check "Dockerfile: the image works" try_image
+		drop_root image-build
+		drop_root image-last
+	fi
 fi
 finish
