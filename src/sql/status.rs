@@ -111,7 +111,11 @@ unsafe fn key_lines(lines: &mut [Line]) -> usize {
     }
     if outdated > 0 {
         // in one statement: what format_args! makes may not outlive it before Rust 1.89
-        add("data keys under an older key", format_args!("{outdated} to be wrapped anew by vault_tde.rewrap_keys()"), false);
+        add(
+            "data keys under an older key",
+            format_args!("{outdated} to be wrapped anew by vault_tde.rewrap_keys()"),
+            false,
+        );
     }
     count
 }
