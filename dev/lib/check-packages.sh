@@ -110,8 +110,8 @@ build_rpm() {
 		# the packages that it wants have other names here
 		# and its speed is not what is tested
 		export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_OPT_LEVEL=2
-		rpmbuild -ta --nodeps --define "_topdir /home/builder/rpm" --define "pgmajorversion $1" \
-			--define "pginstdir /usr/lib/postgresql/$1" "rpm/pg_vault_tde-$2.tar.gz"' sh "$major" "$version"
+		rpmbuild -ba --nodeps --define "_topdir /home/builder/rpm" --define "_sourcedir /home/builder/rpm" \
+			--define "pgmajorversion $1" --define "pginstdir /usr/lib/postgresql/$1" source/packaging/rpm/pg_vault_tde.spec' sh "$major" "$version"
 	as_root cp "$roots/$build"/home/builder/rpm/RPMS/*/*.rpm "$roots/$build"/home/builder/rpm/SRPMS/*.rpm "$out/"
 }
 
