@@ -13,7 +13,16 @@ use Vault;
 my $node = decoding_node('inner', 'max_replication_slots = 20');
 make_twins($node);
 my @plugins = grep { $_ ne 'pgoutput' } inner_plugins();
-is("@plugins", 'test_decoding wal2json decoderbufs', 'the plugins to compare with are installed');
+# A new major has no packages of them for a while.
+for my $plugin (qw(test_decoding wal2json decoderbufs))
+{
+  SKIP:
+	{
+		skip("$plugin is not to be had for PostgreSQL 19 yet: what is compared with it is left out", 1)
+			if !has_plugin($plugin) && $node->pg_version->major >= 19 && $plugin ne 'test_decoding';
+		ok(has_plugin($plugin), "$plugin, to compare with, is installed");
+	}
+}
 both($node, q{
 	CREATE TABLE things (id int PRIMARY KEY, name text, big text STORAGE EXTERNAL, doc jsonb, amount numeric, at timestamp);
 	CREATE TABLE whole (id int, big text STORAGE EXTERNAL, note text); ALTER TABLE whole REPLICA IDENTITY FULL;

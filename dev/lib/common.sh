@@ -3,6 +3,7 @@
 # Source it; it sets `root` to the checkout.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+all_majors=(17 18 19)
 RUST_MIN=1.85 # as rust-version in Cargo.toml says
 # The caller's environment must not decide which server psql talks to, nor in which language tools answer.
 unset "${!PG@}" MAKEFLAGS MFLAGS MAKELEVEL

@@ -19,7 +19,7 @@ CREATE UNIQUE INDEX CONCURRENTLY t_nulls ON t USING encrypted_btree (a, b, c) NU
 INSERT INTO t VALUES (77, 'dup', 1, 1);
 INSERT INTO t VALUES (9001, 'a5', NULL, 35.0);
 INSERT INTO t VALUES (9001, 'new', NULL, NULL), (9002, 'new', NULL, NULL);
-CREATE UNIQUE INDEX twice ON t USING encrypted_btree (upper(a));
+CREATE UNIQUE INDEX twice ON t USING encrypted_btree (upper(a)) WHERE upper(a) = 'A26';
 CREATE UNIQUE INDEX CONCURRENTLY twice ON t USING encrypted_btree ((id / 2));
 DROP INDEX twice;
 INSERT INTO t VALUES (9003, repeat('long', 700), 0, 0) RETURNING id; -- compressed
@@ -43,6 +43,10 @@ SELECT id, b, c FROM t WHERE id BETWEEN 10 AND 15;
 SELECT id, upper(a) FROM t WHERE upper(a) = 'A7' AND id > 1000 AND b % 10 >= 7 ORDER BY upper(a), b % 10 DESC NULLS FIRST, id LIMIT 4;
 SELECT min(id), max(id) FROM t;
 SELECT left(a, 8), length(a) FROM t WHERE a > 'l' AND a < 'm';
+CREATE INDEX t_prefix ON t USING encrypted_btree (a COLLATE "C");
+EXPLAIN (COSTS OFF) SELECT count(*) FROM t WHERE a LIKE 'a9%' AND a <> 'a9';
+SELECT count(*) FROM t WHERE a LIKE 'a9%' AND a <> 'a9';
+DROP INDEX t_prefix;
 -- one plan for many values; a nested loop; an array that is a parameter
 SET plan_cache_mode = force_generic_plan;
 PREPARE by_id (int) AS SELECT id, b FROM t WHERE id = $1;
@@ -125,7 +129,7 @@ CREATE UNIQUE INDEX ON big USING encrypted_btree (t);
 CREATE INDEX ON big USING encrypted_btree (u DESC, n);
 CREATE INDEX ON big USING encrypted_btree (n, t);
 CREATE INDEX ON big USING encrypted_btree (f);
-CREATE UNIQUE INDEX ON big USING encrypted_btree (f);
+CREATE UNIQUE INDEX ON big USING encrypted_btree (f) WHERE f = 'few 1';
 SELECT * FROM vault_tde.verify('big') LIMIT 3;
 RESET maintenance_work_mem;
 
@@ -166,6 +170,10 @@ CREATE TABLE auto (id serial PRIMARY KEY, u text UNIQUE, v int, w int,
 CREATE INDEX auto_v ON auto (v);
 CREATE INDEX auto_pattern ON auto (u text_pattern_ops);
 CREATE INDEX auto_hash ON auto USING hash (v);
+CREATE INDEX auto_expression ON auto ((v + w), lower(u));
+CREATE INDEX auto_row ON auto ((ROW(v, u)::in_use)); -- btree: no encrypted index on rows
+CREATE INDEX auto_point ON auto ((point(v, w)));
+CREATE INDEX auto_wrong ON auto ((no_such_function(v)));
 ALTER TABLE auto ADD COLUMN x int UNIQUE, ADD COLUMN y int, ADD UNIQUE (y, v);
 CREATE TABLE liked (LIKE auto INCLUDING ALL);
 CREATE TABLE plain (id int PRIMARY KEY) USING heap;

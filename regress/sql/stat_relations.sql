@@ -6,6 +6,7 @@ CREATE EXTENSION pg_vault_tde;
 \d vault_tde.stat_relations
 
 SET client_min_messages = warning;
+SET pg_vault_tde.encrypt_indexes = off;
 CREATE TABLE t (id int PRIMARY KEY, x text STORAGE EXTERNAL) USING encrypted_heap;
 CREATE INDEX t_i ON t USING encrypted_btree (id);
 CREATE TABLE h (id int);

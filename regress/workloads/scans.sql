@@ -174,6 +174,7 @@ INSERT INTO analyzed SELECT i, i % 10, CASE WHEN i % 4 <> 0 THEN 'text ' || i / 
 CREATE INDEX analyzed_expression ON analyzed ((k * 2));
 CREATE STATISTICS s (ndistinct, dependencies, mcv) ON id, k, t FROM analyzed;
 ANALYZE analyzed;
-SELECT * FROM pg_stats WHERE schemaname = 'twin' AND tablename LIKE 'analyzed%' ORDER BY tablename, attname;
-SELECT * FROM pg_stats_ext WHERE schemaname = 'twin';
+-- (19 shows OIDs, too)
+SELECT to_jsonb(s) - '{tableid,attnum}'::text[] FROM pg_stats s WHERE schemaname = 'twin' AND tablename LIKE 'analyzed%' ORDER BY tablename, attname;
+SELECT to_jsonb(s) - '{tableid,statistics_id}'::text[] FROM pg_stats_ext s WHERE schemaname = 'twin';
 SELECT reltuples FROM pg_class WHERE oid = 'analyzed'::regclass;

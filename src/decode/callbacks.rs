@@ -14,11 +14,12 @@ use super::session::Session;
 use super::txn::Txn;
 use super::{extension, format, origin, swap, values};
 use crate::keys;
+use crate::pg::majors;
 use crate::pg::memory::{self, slice};
 use crate::pg::rel::Relation;
 use crate::pg::sys::{
-    self, LogicalDecodingContext, OutputPluginOptions, ReorderBufferChange, ReorderBufferTXN, RepOriginId, Size,
-    TimestampTz, TransactionId, XLogRecPtr,
+    self, LogicalDecodingContext, OutputPluginOptions, ReorderBufferChange, ReorderBufferTXN, Size, TimestampTz,
+    TransactionId, XLogRecPtr,
 };
 use crate::pg_callback;
 
@@ -180,13 +181,13 @@ pg_callback! {
         }
     }
 
-    pub fn filter_by_origin(ctx: *mut LogicalDecodingContext, origin: RepOriginId) -> bool {
+    pub fn filter_by_origin(ctx: *mut LogicalDecodingContext, origin: majors::OriginId) -> bool {
         // SAFETY: the arguments of the callback.
         unsafe {
             let session = Session::of(ctx);
             match session.inner() {
                 Some(inner) => inner.filter_by_origin_cb.is_some_and(|filter| filter(ctx, origin)),
-                None => session.options().only_local && u32::from(origin) != sys::InvalidRepOriginId,
+                None => session.options().only_local && u32::from(origin) != majors::NO_ORIGIN,
             }
         }
     }

@@ -8,6 +8,7 @@ use core::mem::offset_of;
 use core::ptr;
 
 use super::values;
+use crate::pg::majors;
 use crate::pg::sys::{self, LogicalDecodingContext, ReorderBufferChange, ReorderBufferTXN};
 
 /// Sets `txn->origin_id` to what it would be without our messages.
@@ -17,7 +18,7 @@ use crate::pg::sys::{self, LogicalDecodingContext, ReorderBufferChange, ReorderB
 pub unsafe fn complete(ctx: *mut LogicalDecodingContext, txn: *mut ReorderBufferTXN) {
     // SAFETY: the caller's promise; lists of the reorder buffer do not change meanwhile.
     unsafe {
-        if u32::from((*txn).origin_id) != sys::InvalidRepOriginId {
+        if u32::from((*txn).origin_id) != majors::NO_ORIGIN {
             return;
         }
         let mut first: *mut ReorderBufferChange = ptr::null_mut();

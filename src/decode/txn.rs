@@ -3,6 +3,7 @@
 use core::ffi::{c_char, c_void};
 use core::ptr;
 
+use crate::pg::majors;
 use crate::pg::sys::{self, ReorderBufferTXN, TimestampTz, TransactionId, XLogRecPtr};
 
 /// Whether the transaction, or its current stream, has sent a line: what `skip-empty-xacts` asks. The two bits are kept
@@ -36,13 +37,12 @@ impl Txn {
     }
 
     pub fn commit_time(self) -> TimestampTz {
-        // SAFETY: as for `xid`; all members of the union are of one type.
-        unsafe { (*self.0).xact_time.commit_time }
+        // SAFETY: as for `xid`.
+        unsafe { majors::transaction_time(self.0) }
     }
 
     pub fn prepare_time(self) -> TimestampTz {
-        // SAFETY: as for `commit_time`.
-        unsafe { (*self.0).xact_time.prepare_time }
+        self.commit_time()
     }
 
     /// Where the record of its end is that is being decoded, or was the last one read of a transaction in progress.

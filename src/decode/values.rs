@@ -17,7 +17,7 @@ use crate::pg::rel::{self, Relation};
 use crate::pg::sys;
 use crate::pg::tuple::{self, HeapTuple};
 use crate::pg::varlena::{self, Varlena};
-use crate::pg::{majors, Oid};
+use crate::pg::{majors, Datum, Oid};
 use crate::pg_error;
 use crate::toast::message::{self, Header, Kind, PREFIX};
 use crate::toast::{pieces, PIECE_SIZE};
@@ -264,7 +264,7 @@ impl Values {
             for_each_pointer(relation, row, |i, pointer| {
                 let (value, found) = self.search(&key_of(txn, &pointer, old), sys::HASH_FIND);
                 if found && (*value).next_seq == pieces((*value).size) {
-                    values[i] = indirect(value, &pointer) as usize;
+                    values[i] = indirect(value, &pointer) as Datum;
                     any = true;
                 } else if !may_lack {
                     raise_missing(relation, &pointer);

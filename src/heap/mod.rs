@@ -13,6 +13,7 @@ pub mod row;
 mod scan;
 mod slot;
 
+pub use rewrite::refuse_concurrent_repack;
 pub use routine::routine;
 
 use crate::pg::sys;

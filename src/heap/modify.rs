@@ -7,15 +7,16 @@ use core::ptr;
 use super::carrier::{Carrier, CARRIER_OPS};
 use super::changed::{self, Bitmaps};
 use super::old::OldRow;
+use super::rewrite::refuse_concurrently;
 use super::row;
 use crate::pg::memory::Scratch;
 use crate::pg::shadow::{set_log_old_row, set_modified, Shadow};
 use crate::pg::tuple::{maxalign, HeapTuple, TupleTableSlot};
-use crate::pg::{heapam, rel as relation, sys, BackendCell};
-use crate::pg_callback;
+use crate::pg::{heapam, majors, rel as relation, sys, BackendCell};
 use crate::toast::old::{cancel_old_values, send_old_values};
 use crate::toast::remove::{delete_values, kill_values};
 use crate::toast::toaster::{self, Toasted};
+use crate::{pg_callback, tuple_delete_callback, tuple_update_callback};
 
 /// `SpecTokenOffsetNumber`: what t_ctid's offset is while a speculative insertion is under way.
 const SPEC_TOKEN_OFFSET_NUMBER: u16 = 0xfffe;
@@ -44,7 +45,7 @@ impl Plain {
     }
 
     /// The row as it can be stored, in place of `old` (null for an insertion).
-    unsafe fn toast(&self, rel: sys::Relation, old: HeapTuple, options: i32) -> Toasted {
+    unsafe fn toast(&self, rel: sys::Relation, old: HeapTuple, options: majors::Options) -> Toasted {
         // SAFETY: a valid tuple of rel's row type.
         unsafe {
             if toaster::is_needed(self.tuple, old) {
@@ -73,7 +74,7 @@ unsafe fn insert(
     rel: sys::Relation,
     slot: *mut TupleTableSlot,
     cid: sys::CommandId,
-    options: i32,
+    options: majors::Options,
     bistate: sys::BulkInsertState,
     speculative: Option<u32>,
 ) {
@@ -89,7 +90,7 @@ unsafe fn insert(
             ctid.ip_blkid.bi_hi = (token >> 16) as u16;
             ctid.ip_blkid.bi_lo = token as u16;
             ctid.ip_posid = SPEC_TOKEN_OFFSET_NUMBER;
-            options |= sys::HEAP_INSERT_SPECULATIVE as i32;
+            options |= sys::HEAP_INSERT_SPECULATIVE as majors::Options;
         }
         let mut space = Shadow::new();
         let shadow = space.on_stack(rel);
@@ -104,7 +105,7 @@ pg_callback! {
         rel: sys::Relation,
         slot: *mut TupleTableSlot,
         cid: sys::CommandId,
-        options: i32,
+        options: majors::Options,
         bistate: *mut sys::BulkInsertStateData,
     ) {
         // SAFETY: the contract of the callback.
@@ -115,7 +116,7 @@ pg_callback! {
         rel: sys::Relation,
         slot: *mut TupleTableSlot,
         cid: sys::CommandId,
-        options: i32,
+        options: majors::Options,
         bistate: *mut sys::BulkInsertStateData,
         token: u32,
     ) {
@@ -128,93 +129,11 @@ pg_callback! {
         slots: *mut *mut TupleTableSlot,
         nslots: i32,
         cid: sys::CommandId,
-        options: i32,
+        options: majors::Options,
         bistate: *mut sys::BulkInsertStateData,
     ) {
         // SAFETY: the contract of the callback: `slots` has nslots slots of rel's row type.
         unsafe { insert_batch(rel, slots, nslots as usize, cid, options, bistate) }
-    }
-
-    pub fn tuple_update(
-        rel: sys::Relation,
-        otid: sys::ItemPointer,
-        slot: *mut TupleTableSlot,
-        cid: sys::CommandId,
-        _snapshot: sys::Snapshot,
-        crosscheck: sys::Snapshot,
-        wait: bool,
-        failure: *mut sys::TM_FailureData,
-        lockmode: *mut sys::LockTupleMode,
-        update_indexes: *mut sys::TU_UpdateIndexes,
-    ) -> sys::TM_Result {
-        // SAFETY: the contract of the callback; the shadow lives on this frame for the one call.
-        unsafe {
-            let plain = Plain::of(slot, rel);
-            let bitmaps = Bitmaps::of(rel);
-            let old = OldRow::fetch(rel, otid, !bitmaps.is_empty());
-            let changed = changed::by_update(rel, &old, plain.tuple, &bitmaps);
-            let sends_old_values = changed.log_old_row && old.has_external();
-            if sends_old_values {
-                send_old_values(rel, old.tuple, bitmaps.identity());
-            }
-            let toasted = plain.toast(rel, old.tuple, 0);
-            let stored = row::seal(rel, toasted.tuple);
-            let mut space = Shadow::new();
-            let shadow = space.on_stack(rel);
-            set_modified(shadow, changed.modified);
-            set_log_old_row(shadow, changed.log_old_row);
-            let result =
-                sys::heap_update(shadow, otid, stored, cid, crosscheck, wait, failure, lockmode, update_indexes);
-            if result == sys::TM_Ok {
-                toasted.done();
-            } else {
-                *update_indexes = sys::TU_None;
-                toasted.undo();
-                if sends_old_values {
-                    cancel_old_values(rel, old.tuple, bitmaps.identity());
-                }
-            }
-            plain.finish(slot, stored);
-            old.forget();
-            bitmaps.free();
-            toaster::reset();
-            result
-        }
-    }
-
-    pub fn tuple_delete(
-        rel: sys::Relation,
-        tid: sys::ItemPointer,
-        cid: sys::CommandId,
-        _snapshot: sys::Snapshot,
-        crosscheck: sys::Snapshot,
-        wait: bool,
-        failure: *mut sys::TM_FailureData,
-        changing_partition: bool,
-    ) -> sys::TM_Result {
-        // SAFETY: the contract of the callback; the shadow lives on this frame for the one call.
-        unsafe {
-            let bitmaps = Bitmaps::of_identity(rel);
-            let old = OldRow::fetch(rel, tid, false);
-            let sends_old_values = bitmaps.log_deletes() && old.has_external();
-            if sends_old_values {
-                send_old_values(rel, old.tuple, bitmaps.identity());
-            }
-            let mut space = Shadow::new();
-            let shadow = space.on_stack(rel);
-            set_log_old_row(shadow, bitmaps.log_deletes());
-            let result = sys::heap_delete(shadow, tid, cid, crosscheck, wait, failure, changing_partition);
-            if result == sys::TM_Ok {
-                if old.has_external() {
-                    delete_values(rel, old.tuple);
-                }
-            } else if sends_old_values {
-                cancel_old_values(rel, old.tuple, bitmaps.identity());
-            }
-            old.forget();
-            bitmaps.free();
-            result
-        }
     }
 
     /// A lost speculative insertion takes its out-of-line values with it.
@@ -238,6 +157,90 @@ pg_callback! {
     }
 }
 
+#[allow(clippy::too_many_arguments)]
+unsafe fn update(
+    rel: sys::Relation,
+    otid: sys::ItemPointer,
+    slot: *mut TupleTableSlot,
+    cid: sys::CommandId,
+    crosscheck: sys::Snapshot,
+    wait: bool,
+    failure: *mut sys::TM_FailureData,
+    lockmode: *mut sys::LockTupleMode,
+    update_indexes: *mut sys::TU_UpdateIndexes,
+) -> sys::TM_Result {
+    // SAFETY: the contract of tuple_update; the shadow lives on this frame for the one call.
+    unsafe {
+        let plain = Plain::of(slot, rel);
+        let bitmaps = Bitmaps::of(rel);
+        let old = OldRow::fetch(rel, otid, !bitmaps.is_empty());
+        let changed = changed::by_update(rel, &old, plain.tuple, &bitmaps);
+        let sends_old_values = changed.log_old_row && old.has_external();
+        if sends_old_values {
+            send_old_values(rel, old.tuple, bitmaps.identity());
+        }
+        let toasted = plain.toast(rel, old.tuple, 0);
+        let stored = row::seal(rel, toasted.tuple);
+        let mut space = Shadow::new();
+        let shadow = space.on_stack(rel);
+        set_modified(shadow, changed.modified);
+        set_log_old_row(shadow, changed.log_old_row);
+        let result =
+            majors::heap_update(shadow, otid, stored, cid, crosscheck, wait, failure, lockmode, update_indexes);
+        if result == sys::TM_Ok {
+            toasted.done();
+        } else {
+            *update_indexes = sys::TU_None;
+            toasted.undo();
+            if sends_old_values {
+                cancel_old_values(rel, old.tuple, bitmaps.identity());
+            }
+        }
+        plain.finish(slot, stored);
+        old.forget();
+        bitmaps.free();
+        toaster::reset();
+        result
+    }
+}
+
+unsafe fn delete(
+    rel: sys::Relation,
+    tid: sys::ItemPointer,
+    cid: sys::CommandId,
+    crosscheck: sys::Snapshot,
+    wait: bool,
+    failure: *mut sys::TM_FailureData,
+    changing_partition: bool,
+) -> sys::TM_Result {
+    // SAFETY: the contract of tuple_delete; the shadow lives on this frame for the one call.
+    unsafe {
+        let bitmaps = Bitmaps::of_identity(rel);
+        let old = OldRow::fetch(rel, tid, false);
+        let sends_old_values = bitmaps.log_deletes() && old.has_external();
+        if sends_old_values {
+            send_old_values(rel, old.tuple, bitmaps.identity());
+        }
+        let mut space = Shadow::new();
+        let shadow = space.on_stack(rel);
+        set_log_old_row(shadow, bitmaps.log_deletes());
+        let result = majors::heap_delete(shadow, tid, cid, crosscheck, wait, failure, changing_partition);
+        if result == sys::TM_Ok {
+            if old.has_external() {
+                delete_values(rel, old.tuple);
+            }
+        } else if sends_old_values {
+            cancel_old_values(rel, old.tuple, bitmaps.identity());
+        }
+        old.forget();
+        bitmaps.free();
+        result
+    }
+}
+
+tuple_update_callback!(tuple_update, update, refuse_concurrently);
+tuple_delete_callback!(tuple_delete, delete, refuse_concurrently);
+
 /// A row of a batch: the slot's own, and what the toaster has made of it.
 struct Row {
     plain: Plain,
@@ -255,7 +258,7 @@ unsafe fn insert_batch(
     slots: *mut *mut TupleTableSlot,
     nslots: usize,
     cid: sys::CommandId,
-    options: i32,
+    options: majors::Options,
     bistate: sys::BulkInsertState,
 ) {
     // SAFETY: the block is reserved for the sizes added up here, in the order in which they are used.

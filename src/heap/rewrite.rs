@@ -8,12 +8,13 @@ use core::ptr;
 
 use super::row;
 use super::slot;
+use crate::pg::error::FEATURE_NOT_SUPPORTED;
 use crate::pg::memory::Scratch;
 use crate::pg::shadow::Shadow;
 use crate::pg::tuple::{HeapTuple, TupleTableSlot};
 use crate::pg::{check_for_interrupts, majors, rel as relation, sys, BackendCell, Datum};
 use crate::toast::toaster;
-use crate::{pg_callback, pg_error};
+use crate::{pg_error, relation_copy_for_cluster_callback};
 
 /// Where rows are decrypted to.
 static OLD: BackendCell<Scratch> = BackendCell::new(Scratch::new());
@@ -36,15 +37,15 @@ impl Source {
         unsafe {
             let any = &raw mut sys::SnapshotAnyData;
             if index.is_null() {
-                progress(sys::PROGRESS_CLUSTER_PHASE, sys::PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP.into());
+                progress(majors::PROGRESS_PHASE, majors::PROGRESS_PHASE_TABLE_SCAN.into());
                 let begin = (*(*rel).rd_tableam).scan_begin.unwrap_unchecked();
                 let flags = sys::SO_TYPE_SEQSCAN | sys::SO_ALLOW_STRAT | sys::SO_ALLOW_SYNC | sys::SO_ALLOW_PAGEMODE;
                 let scan = begin(rel, any, 0, ptr::null_mut(), ptr::null_mut(), flags);
-                progress(sys::PROGRESS_CLUSTER_TOTAL_HEAP_BLKS, heap_scan(scan).rs_nblocks.into());
+                progress(majors::PROGRESS_TOTAL_BLOCKS, heap_scan(scan).rs_nblocks.into());
                 Self::Table(scan)
             } else {
-                progress(sys::PROGRESS_CLUSTER_PHASE, sys::PROGRESS_CLUSTER_PHASE_INDEX_SCAN_HEAP.into());
-                progress(sys::PROGRESS_CLUSTER_INDEX_RELID, relation::oid(index).into());
+                progress(majors::PROGRESS_PHASE, majors::PROGRESS_PHASE_INDEX_SCAN.into());
+                progress(majors::PROGRESS_INDEX, relation::oid(index).into());
                 let scan = majors::index_beginscan(rel, index, any);
                 sys::index_rescan(scan, ptr::null_mut(), 0, ptr::null_mut(), 0);
                 Self::Index(scan)
@@ -73,7 +74,7 @@ impl Source {
                     } else {
                         heap.rs_nblocks
                     };
-                    progress(sys::PROGRESS_CLUSTER_HEAP_BLKS_SCANNED, scanned.into());
+                    progress(majors::PROGRESS_BLOCKS_SCANNED, scanned.into());
                     found
                 }
             }
@@ -119,9 +120,9 @@ enum Fate {
 unsafe fn fate(rel: sys::Relation, stored: HeapTuple, buffer: sys::Buffer, oldest_xmin: sys::TransactionId) -> Fate {
     // SAFETY: the row is pinned by the raw slot; HeapTupleSatisfiesVacuum wants the content lock.
     unsafe {
-        sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+        majors::lock_buffer(buffer, sys::BUFFER_LOCK_SHARE);
         let verdict = sys::HeapTupleSatisfiesVacuum(stored, oldest_xmin, buffer);
-        sys::LockBuffer(buffer, sys::BUFFER_LOCK_UNLOCK as i32);
+        majors::lock_buffer(buffer, sys::BUFFER_LOCK_UNLOCK);
         let header = (*stored).t_data;
         let foreign = |xid| !sys::TransactionIdIsCurrentTransactionId(xid);
         match verdict {
@@ -195,7 +196,7 @@ impl Reformer {
             }
             let formed = sys::heap_form_tuple(desc, self.values, self.isnull);
             (*formed).t_tableOid = (*plain).t_tableOid;
-            let options = (sys::HEAP_INSERT_SKIP_FSM | sys::HEAP_INSERT_NO_LOGICAL) as i32;
+            let options = (sys::HEAP_INSERT_SKIP_FSM | sys::HEAP_INSERT_NO_LOGICAL) as majors::Options;
             let to_store = if toaster::is_needed(formed, ptr::null_mut()) {
                 toaster::toast(self.new, formed, ptr::null_mut(), options).tuple
             } else {
@@ -211,58 +212,74 @@ impl Reformer {
     }
 }
 
-pg_callback! {
-    pub fn relation_copy_for_cluster(
-        old: sys::Relation,
-        new: sys::Relation,
-        index: sys::Relation,
-        _use_sort: bool,
-        oldest_xmin: sys::TransactionId,
-        xid_cutoff: *mut sys::TransactionId,
-        multi_cutoff: *mut sys::MultiXactId,
-        num_tuples: *mut f64,
-        tups_vacuumed: *mut f64,
-        tups_recently_dead: *mut f64,
-    ) {
-        // SAFETY: the contract of the callback: both relations are open and locked, the counters zeroed by the caller.
-        unsafe {
-            let natts = (*(*new).rd_att).natts.max(1) as usize;
-            let values = sys::palloc(natts * size_of::<Datum>()).cast();
-            let isnull = sys::palloc(natts * size_of::<bool>()).cast();
-            let reformer = Reformer { old, new, values, isnull };
+/// The callback's work. The counters are of rows: copied, dead, and recently dead.
+unsafe fn copy(
+    old: sys::Relation,
+    new: sys::Relation,
+    index: sys::Relation,
+    oldest_xmin: sys::TransactionId,
+    cutoffs: (sys::TransactionId, sys::MultiXactId),
+    [tuples, vacuumed, recently_dead]: [*mut f64; 3],
+) {
+    // SAFETY: the contract of the callback: both relations are open and locked, the counters zeroed by the caller.
+    unsafe {
+        let natts = (*(*new).rd_att).natts.max(1) as usize;
+        let values = sys::palloc(natts * size_of::<Datum>()).cast();
+        let isnull = sys::palloc(natts * size_of::<bool>()).cast();
+        let reformer = Reformer { old, new, values, isnull };
 
-            // the rewrite module would toast what is too long; a shadow's relkind keeps it from that
-            let mut space = Shadow::new();
-            let shadow = space.on_stack(new);
-            let state = sys::begin_heap_rewrite(old, shadow, oldest_xmin, *xid_cutoff, *multi_cutoff);
-            let source = Source::begin(old, index);
-            let slot = slot::new_slot(old);
-            while source.next(slot) {
-                check_for_interrupts();
-                let stored = slot::stored(slot);
-                match fate(old, stored, slot::buffer(slot), oldest_xmin) {
-                    Fate::Dead => {
-                        *tups_vacuumed += 1.0;
-                        // the rewrite module still has to see it
-                        if sys::rewrite_heap_dead_tuple(state, stored) {
-                            *tups_vacuumed += 1.0;
-                            *tups_recently_dead -= 1.0;
-                        }
-                        continue;
+        // the rewrite module would toast what is too long; a shadow's relkind keeps it from that
+        let mut space = Shadow::new();
+        let shadow = space.on_stack(new);
+        let state = sys::begin_heap_rewrite(old, shadow, oldest_xmin, cutoffs.0, cutoffs.1);
+        let source = Source::begin(old, index);
+        let slot = slot::new_slot(old);
+        while source.next(slot) {
+            check_for_interrupts();
+            let stored = slot::stored(slot);
+            match fate(old, stored, slot::buffer(slot), oldest_xmin) {
+                Fate::Dead => {
+                    *vacuumed += 1.0;
+                    // the rewrite module still has to see it
+                    if sys::rewrite_heap_dead_tuple(state, stored) {
+                        *vacuumed += 1.0;
+                        *recently_dead -= 1.0;
                     }
-                    Fate::RecentlyDead => *tups_recently_dead += 1.0,
-                    Fate::Live => (),
+                    continue;
                 }
-                *num_tuples += 1.0;
-                sys::rewrite_heap_tuple(state, stored, reformer.reform(stored));
-                progress(sys::PROGRESS_CLUSTER_HEAP_TUPLES_SCANNED, *num_tuples as i64);
-                progress(sys::PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN, *num_tuples as i64);
+                Fate::RecentlyDead => *recently_dead += 1.0,
+                Fate::Live => (),
             }
-            source.end();
-            sys::ExecDropSingleTupleTableSlot(slot);
-            sys::end_heap_rewrite(state);
-            sys::pfree(reformer.values.cast());
-            sys::pfree(reformer.isnull.cast());
+            *tuples += 1.0;
+            sys::rewrite_heap_tuple(state, stored, reformer.reform(stored));
+            progress(majors::PROGRESS_TUPLES_SCANNED, *tuples as i64);
+            progress(majors::PROGRESS_TUPLES_WRITTEN, *tuples as i64);
         }
+        source.end();
+        sys::ExecDropSingleTupleTableSlot(slot);
+        sys::end_heap_rewrite(state);
+        sys::pfree(reformer.values.cast());
+        sys::pfree(reformer.isnull.cast());
     }
 }
+
+/// Raises the ERROR that REPACK (CONCURRENTLY) gets for an encrypted table: it would keep the rows that others write meanwhile
+/// in a file, in the clear.
+pub fn refuse_concurrent_repack(table: &str) -> ! {
+    pg_error!(
+        FEATURE_NOT_SUPPORTED, "REPACK (CONCURRENTLY) is not supported for encrypted table \"{table}\"";
+        detail: ("It would write rows in the clear to temporary files.");
+        hint: ("Use REPACK without CONCURRENTLY.")
+    )
+}
+
+/// [`refuse_concurrent_repack`], for callbacks.
+///
+/// # Safety
+/// `rel` must be open.
+pub unsafe fn refuse_concurrently(rel: sys::Relation) -> ! {
+    // SAFETY: the caller's promise.
+    unsafe { refuse_concurrent_repack(relation::name(rel)) }
+}
+
+relation_copy_for_cluster_callback!(relation_copy_for_cluster, copy, refuse_concurrently);

@@ -6,7 +6,7 @@ use super::slot::{expect_again, publish, publish_locked, raw_of, stored};
 use crate::pg::rel::key_oid;
 use crate::pg::tuple::{clear, is_empty, TupleTableSlot};
 use crate::pg::{heapam, sys, Oid};
-use crate::{pg_callback, scan_bitmap_next_tuple_callback};
+use crate::{pg_callback, scan_analyze_next_tuple_callback, scan_bitmap_next_tuple_callback};
 
 /// The key OID of the relation that a scan reads.
 #[inline]
@@ -38,6 +38,20 @@ const SMALL: sys::BlockNumber = 32;
 unsafe fn is_small(scan: sys::TableScanDesc) -> bool {
     // SAFETY: a scan of heapam is a HeapScanDesc.
     unsafe { (*scan.cast::<sys::HeapScanDescData>()).rs_nblocks <= SMALL }
+}
+
+/// heapam returns from `scan_analyze_next_tuple` with the buffer's content lock held, and looks at the page anew when it is called
+/// again. ANALYZE copies the rows of its sample at once, and only those are decrypted, with the lock given up meanwhile.
+unsafe fn publish_analyzed(scan: sys::TableScanDesc, slot: *mut TupleTableSlot, found: bool) -> bool {
+    // SAFETY: as for publish_found.
+    unsafe {
+        if found {
+            publish_locked(slot, scan_key_oid(scan));
+        } else {
+            clear(slot);
+        }
+    }
+    found
 }
 
 /// Whether the row satisfies the scan's keys; heapam would test them on the stored row (`HeapKeyTest`).
@@ -124,28 +138,6 @@ pg_callback! {
         unsafe {
             let found = heapam().scan_sample_next_tuple.unwrap_unchecked()(scan, state, raw_of(slot));
             publish_found(scan, slot, found)
-        }
-    }
-
-    /// heapam returns with the buffer's content lock held, and looks at the page anew when it is called again. ANALYZE
-    /// copies the rows of its sample at once, and only those are decrypted, with the lock given up meanwhile.
-    pub fn scan_analyze_next_tuple(
-        scan: sys::TableScanDesc,
-        oldest_xmin: sys::TransactionId,
-        liverows: *mut f64,
-        deadrows: *mut f64,
-        slot: *mut TupleTableSlot,
-    ) -> bool {
-        // SAFETY: the contract of the callback; a scan of heapam is a HeapScanDesc.
-        unsafe {
-            let next = heapam().scan_analyze_next_tuple.unwrap_unchecked();
-            let found = next(scan, oldest_xmin, liverows, deadrows, raw_of(slot));
-            if found {
-                publish_locked(slot, scan_key_oid(scan));
-            } else {
-                clear(slot);
-            }
-            found
         }
     }
 
@@ -239,4 +231,5 @@ pg_callback! {
     }
 }
 
+scan_analyze_next_tuple_callback!(scan_analyze_next_tuple, heapam, raw_of, publish_analyzed);
 scan_bitmap_next_tuple_callback!(scan_bitmap_next_tuple, heapam, raw_of, publish_found);

@@ -18,7 +18,7 @@ use core::ptr;
 use super::{recent, row};
 use crate::pg::memory::{self, Scratch};
 use crate::pg::tuple::{clear, is_empty, HeapTuple, TupleTableSlot};
-use crate::pg::{sys, BackendCell, Datum, Oid, INVALID_OID};
+use crate::pg::{majors, sys, BackendCell, Datum, Oid, INVALID_OID};
 use crate::{copy_minimal_tuple_callback, pg_callback, pg_error};
 
 /// The slot. `base` comes first, so that a pointer to it is a pointer to a `TupleTableSlot` and a `HeapTupleTableSlot`.
@@ -257,10 +257,10 @@ unsafe fn decrypt_unlocked(vault: *mut VaultSlot) {
     // SAFETY: the lock is held, as publish_locked was promised.
     unsafe {
         let buffer = (*vault).raw.buffer;
-        sys::LockBuffer(buffer, sys::BUFFER_LOCK_UNLOCK as i32);
+        majors::lock_buffer(buffer, sys::BUFFER_LOCK_UNLOCK);
         (*vault).locked = false;
         decrypt(vault);
-        sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+        majors::lock_buffer(buffer, sys::BUFFER_LOCK_SHARE);
     }
 }
 

@@ -56,7 +56,7 @@ static ALL: BackendCell<BTreeMap<Oid, *mut Index>> = BackendCell::new(BTreeMap::
 static USED: BackendCell<*mut Index> = BackendCell::new(ptr::null_mut());
 /// The index that nbtree is working on: the one that keys to be compared belong to.
 static CURRENT: BackendCell<*mut Index> = BackendCell::new(ptr::null_mut());
-static NBTREE: BackendCell<*mut sys::IndexAmRoutine> = BackendCell::new(ptr::null_mut());
+static NBTREE: BackendCell<majors::IndexRoutine> = BackendCell::new(0 as majors::IndexRoutine);
 
 /// nbtree's callback table.
 #[inline]
@@ -72,7 +72,7 @@ pub fn nbtree() -> &'static sys::IndexAmRoutine {
 fn fetch_nbtree() {
     // SAFETY: bthandler needs no argument; what it returns lives in the context that is current.
     memory::within(unsafe { sys::TopMemoryContext }, || unsafe {
-        NBTREE.set(sys::OidFunctionCall0Coll(sys::F_BTHANDLER, 0) as *mut sys::IndexAmRoutine);
+        NBTREE.set(sys::OidFunctionCall0Coll(sys::F_BTHANDLER, 0) as majors::IndexRoutine);
     });
 }
 
@@ -344,6 +344,8 @@ impl Index {
                 (*majors::attribute(self.plain_desc, i)).attstorage = sys::TYPSTORAGE_PLAIN as i8;
                 majors::attribute_changed(self.plain_desc, i);
             }
+            majors::descriptor_done(self.stored_desc);
+            majors::descriptor_done(self.plain_desc);
         }
     }
 

@@ -1,36 +1,32 @@
 //! What the planner knows of an index only if it is a btree: a hook tells it of ours.
 
 use super::method_oid;
-use crate::pg::{majors, sys, BackendCell, Oid, INVALID_OID};
-use crate::pg_callback;
+use crate::pg::majors::{self, planner_hook};
+use crate::pg::{sys, BackendCell, Oid, INVALID_OID};
+use crate::planner_hook;
 
-static NEXT: BackendCell<sys::get_relation_info_hook_type> = BackendCell::new(None);
+static NEXT: BackendCell<planner_hook::Hook> = BackendCell::new(None);
 
 /// Chains the hook; called once, from `_PG_init`.
 pub fn register() {
     // SAFETY: _PG_init runs in the postmaster, before anything is planned.
-    unsafe {
-        NEXT.set(sys::get_relation_info_hook);
-        sys::get_relation_info_hook = Some(on_relation_info);
-    }
+    unsafe { NEXT.set(planner_hook::chain(Some(on_relation))) }
 }
 
-pg_callback! {
-    fn on_relation_info(root: *mut sys::PlannerInfo, table: Oid, inherited: bool, rel: *mut sys::RelOptInfo) {
-        // SAFETY: the arguments of the hook; the list is one of IndexOptInfo.
-        unsafe {
-            if let Some(next) = NEXT.get() {
-                next(root, table, inherited, rel);
-            }
-            let list = (*rel).indexlist;
-            let count = if list.is_null() { 0 } else { (*list).length as usize };
-            for i in 0..count {
-                let index: *mut sys::IndexOptInfo = (*(*list).elements.add(i)).ptr_value.cast();
-                // a partitioned index has no cost function, and no storage
-                let is_btree = (*index).relam == sys::BTREE_AM_OID;
-                if !is_btree && (*index).amcostestimate.is_some() && is_ours((*index).relam) {
-                    tell(index);
-                }
+planner_hook!(on_relation, NEXT.get(), look);
+
+/// Looks for indexes of ours.
+unsafe fn look(rel: *mut sys::RelOptInfo) {
+    // SAFETY: the list is one of IndexOptInfo.
+    unsafe {
+        let list = (*rel).indexlist;
+        let count = if list.is_null() { 0 } else { (*list).length as usize };
+        for i in 0..count {
+            let index: *mut sys::IndexOptInfo = (*(*list).elements.add(i)).ptr_value.cast();
+            // a partitioned index has no cost function, and no storage
+            let is_btree = (*index).relam == sys::BTREE_AM_OID;
+            if !is_btree && (*index).amcostestimate.is_some() && is_ours((*index).relam) {
+                tell(index);
             }
         }
     }

@@ -3,15 +3,13 @@
 
 use super::inner::nbtree;
 use super::{build, scan, vacuum};
-use crate::pg::{majors, sys};
+use crate::pg::majors;
 
-/// Makes the node that the handler returns, in the current memory context: its caller frees it.
-pub fn routine() -> *mut sys::IndexAmRoutine {
-    // SAFETY: a node of that size, of which nbtree's is a template.
-    unsafe {
-        let routine: *mut sys::IndexAmRoutine = sys::palloc(size_of::<sys::IndexAmRoutine>()).cast();
-        routine.write(core::ptr::read(nbtree()));
-        let table = &mut *routine;
+/// What the handler returns.
+pub fn routine() -> majors::IndexRoutine {
+    majors::index_routine(|| {
+        // SAFETY: nbtree's table is a plain struct.
+        let mut table = unsafe { core::ptr::read(nbtree()) };
 
         table.amstorage = true;
         table.amcanbuildparallel = false;
@@ -31,7 +29,7 @@ pub fn routine() -> *mut sys::IndexAmRoutine {
         table.amrestrpos = Some(scan::restore);
         table.amestimateparallelscan = Some(scan::estimate_parallel);
         table.amparallelrescan = Some(scan::parallel_rescan);
-        majors::set_tree_height(table, super::tree_height);
-        routine
-    }
+        majors::set_tree_height(&mut table, super::tree_height);
+        table
+    })
 }

@@ -11,7 +11,7 @@ use crate::crypto::key;
 use crate::keys;
 use crate::pg::error::DATA_CORRUPTED;
 use crate::pg::page::{page_of, PageCopy, PAGE_SIZE};
-use crate::pg::{check_for_interrupts, memory, rel as relation, sys, Oid};
+use crate::pg::{check_for_interrupts, majors, memory, rel as relation, sys, Oid};
 use crate::pg_error;
 
 /// Most keys on a page: each takes more than 40 bytes.
@@ -91,7 +91,7 @@ impl Index {
         // SAFETY: the caller's promise; the page is copied under its lock.
         unsafe {
             let buffer = sys::ReadBufferExtended(self.rel, sys::MAIN_FORKNUM, block, sys::RBM_NORMAL, strategy);
-            sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+            majors::lock_buffer(buffer, sys::BUFFER_LOCK_SHARE);
             copy.take(buffer);
             sys::UnlockReleaseBuffer(buffer);
             let page = pages::page_at(copy.as_ptr());
@@ -167,7 +167,7 @@ impl Index {
                 return 0;
             }
             let buffer = sys::ReadBufferExtended(self.rel, sys::MAIN_FORKNUM, block, sys::RBM_NORMAL, strategy);
-            sys::LockBuffer(buffer, sys::BUFFER_LOCK_EXCLUSIVE as i32);
+            majors::lock_buffer(buffer, sys::BUFFER_LOCK_EXCLUSIVE);
             copy.take(buffer);
             let page = pages::page_at(page_of(buffer));
             let whole = pages::for_each_key(page, self.ncolumns(), |found| {

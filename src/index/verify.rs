@@ -247,7 +247,7 @@ impl<'a> Pass<'a> {
         // SAFETY: as for `verify`.
         unsafe {
             let name = relation::name(self.index.rel);
-            let scan = sys::table_beginscan(self.table, sys::GetActiveSnapshot(), 0, ptr::null_mut());
+            let scan = majors::table_beginscan(self.table, sys::GetActiveSnapshot());
             let mut formed = Row::EMPTY;
             while sys::table_scan_getnextslot(scan, sys::ForwardScanDirection, self.slot) {
                 check_for_interrupts();

@@ -14,7 +14,7 @@ use core::ptr;
 use crate::crypto::wrap::KeyId;
 use crate::pg::error::{INTERNAL_ERROR, OBJECT_NOT_IN_PREREQUISITE_STATE};
 use crate::pg::shadow::Shadow;
-use crate::pg::{sys, Datum, Oid, INVALID_OID};
+use crate::pg::{majors, sys, Datum, Oid, INVALID_OID};
 use crate::pg_error;
 
 /// The extension's schema.
@@ -279,7 +279,7 @@ pub unsafe fn insert(rel: sys::Relation, row: &NewRow) {
             rel,
             tuple,
             sys::GetCurrentCommandId(true),
-            sys::HEAP_INSERT_NO_LOGICAL as i32,
+            sys::HEAP_INSERT_NO_LOGICAL as majors::Options,
             ptr::null_mut(),
         );
         sys::heap_freetuple(tuple);
@@ -323,7 +323,7 @@ pub unsafe fn delete(rel: sys::Relation, key_id: &KeyId) -> bool {
         });
         let Some(mut tid) = tid else { return false };
         let mut space = Shadow::new();
-        sys::simple_heap_delete(space.never_decoded(rel), &mut tid);
+        sys::simple_heap_delete(space.never_decoded(rel), &raw mut tid);
         sys::CacheInvalidateRelcache(rel);
         sys::CommandCounterIncrement();
         true

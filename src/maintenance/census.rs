@@ -7,7 +7,7 @@ use crate::index::upkeep::Index;
 use crate::keys;
 use crate::pg::fmgr::{put_row, Call};
 use crate::pg::page::{Item, PageCopy, Place};
-use crate::pg::{check_for_interrupts, rel as relation, sys, Datum, Oid};
+use crate::pg::{check_for_interrupts, majors, rel as relation, sys, Datum, Oid};
 
 /// How many tuples are of each generation, in palloc'd memory.
 pub struct Census {
@@ -89,7 +89,7 @@ pub unsafe fn take(target: &Target) -> Census {
         for block in 0..sys::RelationGetNumberOfBlocksInFork(target.rel, main) {
             check_for_interrupts();
             let buffer = sys::ReadBufferExtended(target.rel, main, block, sys::RBM_NORMAL, strategy);
-            sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+            majors::lock_buffer(buffer, sys::BUFFER_LOCK_SHARE);
             copy.take(buffer);
             sys::UnlockReleaseBuffer(buffer);
             let place = Place { table_oid: relation::oid(target.rel), block };

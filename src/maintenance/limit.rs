@@ -6,7 +6,7 @@
 
 use crate::keys::settings;
 use crate::pg::error::{Report, PROGRAM_LIMIT_EXCEEDED};
-use crate::pg::{heapam, rel as relation, sys, Oid};
+use crate::pg::{heapam, majors, rel as relation, sys, Oid};
 use crate::pg_callback;
 
 /// Rows, or chunks, that were encrypted for the relation, as far as the statistics know.
@@ -25,7 +25,7 @@ pub fn is_near_limit(rows: u64) -> bool {
 
 pg_callback! {
     /// The table AM callback: heapam's, and a look at the number of rows, which autovacuum so takes now and then.
-    pub fn relation_vacuum(rel: sys::Relation, params: *mut sys::VacuumParams, strategy: sys::BufferAccessStrategy) {
+    pub fn relation_vacuum(rel: sys::Relation, params: majors::VacuumParams, strategy: sys::BufferAccessStrategy) {
         // SAFETY: the contract of the callback.
         unsafe {
             warn_if_near(rel);

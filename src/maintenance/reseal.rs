@@ -4,7 +4,7 @@ use super::stored::{self, Stored, Target};
 use crate::keys::{self, OpenError};
 use crate::pg::error::DATA_CORRUPTED;
 use crate::pg::page::{self, Item, PageCopy, Place, PAGE_SIZE};
-use crate::pg::{rel as relation, sys, BackendCell};
+use crate::pg::{majors, rel as relation, sys, BackendCell};
 use crate::pg_error;
 
 /// `MaxHeapTuplesPerPage`
@@ -65,9 +65,9 @@ impl Work {
         unsafe {
             let main = sys::MAIN_FORKNUM;
             let buffer = sys::ReadBufferExtended(target.rel, main, block, sys::RBM_NORMAL, self.strategy);
-            sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+            majors::lock_buffer(buffer, sys::BUFFER_LOCK_SHARE);
             self.before.take(buffer);
-            sys::LockBuffer(buffer, sys::BUFFER_LOCK_UNLOCK as i32);
+            majors::lock_buffer(buffer, sys::BUFFER_LOCK_UNLOCK);
 
             let place = Place { table_oid: relation::oid(target.rel), block };
             let changed = self.reseal(target, place, buffer);
@@ -210,7 +210,7 @@ impl Work {
 pub unsafe fn is_dead(place: Place, offset: u16, buffer: sys::Buffer, oldest_xmin: sys::TransactionId) -> bool {
     // SAFETY: the caller's promise; the page is looked at under the content lock.
     unsafe {
-        sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+        majors::lock_buffer(buffer, sys::BUFFER_LOCK_SHARE);
         let now = page::page_of(buffer);
         let dead = match (offset <= page::items_of(now)).then(|| page::item_of(now, offset, place)) {
             Some(Item::Tuple(mut tuple)) => {
@@ -220,7 +220,7 @@ pub unsafe fn is_dead(place: Place, offset: u16, buffer: sys::Buffer, oldest_xmi
             Some(Item::None) | None => true,
             Some(Item::Damaged) => false,
         };
-        sys::LockBuffer(buffer, sys::BUFFER_LOCK_UNLOCK as i32);
+        majors::lock_buffer(buffer, sys::BUFFER_LOCK_UNLOCK);
         dead
     }
 }

@@ -77,7 +77,7 @@ impl Verifier {
                 check_for_interrupts();
                 let place = Place { table_oid: relation::oid(rel), block };
                 let buffer = sys::ReadBufferExtended(rel, sys::MAIN_FORKNUM, block, sys::RBM_NORMAL, strategy);
-                sys::LockBuffer(buffer, sys::BUFFER_LOCK_SHARE as i32);
+                majors::lock_buffer(buffer, sys::BUFFER_LOCK_SHARE);
                 for (offset, seen) in (1..=page::items_of(page::page_of(buffer))).zip(seen.iter_mut()) {
                     *seen = who_sees(place, offset, buffer, oldest_xmin);
                 }

@@ -2,14 +2,363 @@
 
 use super::sys;
 
-/// `XLogLogicalInfoActive()`
+/// The options of heap_insert() and of the callbacks that come to it; 19 has made them unsigned.
+#[cfg(any(pg17, pg18))]
+pub type Options = i32;
+#[cfg(not(any(pg17, pg18)))]
+pub type Options = u32;
+
+/// What the table AM callback `relation_vacuum` is told; 19 has made it constant.
+#[cfg(any(pg17, pg18))]
+pub type VacuumParams = *mut sys::VacuumParams;
+#[cfg(not(any(pg17, pg18)))]
+pub type VacuumParams = *const sys::VacuumParams;
+
+/// The callback table of an index access method, as relations have it; 19 has made it constant.
+#[cfg(any(pg17, pg18))]
+pub type IndexRoutine = *mut sys::IndexAmRoutine;
+#[cfg(not(any(pg17, pg18)))]
+pub type IndexRoutine = *const sys::IndexAmRoutine;
+
+/// The number of a replication origin, and that of none; renamed in 19.
+#[cfg(any(pg17, pg18))]
+pub use sys::{InvalidRepOriginId as NO_ORIGIN, RepOriginId as OriginId};
+#[cfg(not(any(pg17, pg18)))]
+pub use sys::{InvalidReplOriginId as NO_ORIGIN, ReplOriginId as OriginId};
+
+/// What VACUUM FULL and its like report; renamed in 19, as REPACK.
+#[cfg(any(pg17, pg18))]
+pub use sys::{
+    PROGRESS_CLUSTER_HEAP_BLKS_SCANNED as PROGRESS_BLOCKS_SCANNED,
+    PROGRESS_CLUSTER_HEAP_TUPLES_SCANNED as PROGRESS_TUPLES_SCANNED,
+    PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN as PROGRESS_TUPLES_WRITTEN, PROGRESS_CLUSTER_INDEX_RELID as PROGRESS_INDEX,
+    PROGRESS_CLUSTER_PHASE as PROGRESS_PHASE, PROGRESS_CLUSTER_PHASE_INDEX_SCAN_HEAP as PROGRESS_PHASE_INDEX_SCAN,
+    PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP as PROGRESS_PHASE_TABLE_SCAN,
+    PROGRESS_CLUSTER_TOTAL_HEAP_BLKS as PROGRESS_TOTAL_BLOCKS,
+};
+#[cfg(not(any(pg17, pg18)))]
+pub use sys::{
+    PROGRESS_REPACK_HEAP_BLKS_SCANNED as PROGRESS_BLOCKS_SCANNED,
+    PROGRESS_REPACK_HEAP_TUPLES_INSERTED as PROGRESS_TUPLES_WRITTEN,
+    PROGRESS_REPACK_HEAP_TUPLES_SCANNED as PROGRESS_TUPLES_SCANNED, PROGRESS_REPACK_INDEX_RELID as PROGRESS_INDEX,
+    PROGRESS_REPACK_PHASE as PROGRESS_PHASE, PROGRESS_REPACK_PHASE_INDEX_SCAN_HEAP as PROGRESS_PHASE_INDEX_SCAN,
+    PROGRESS_REPACK_PHASE_SEQ_SCAN_HEAP as PROGRESS_PHASE_TABLE_SCAN,
+    PROGRESS_REPACK_TOTAL_HEAP_BLKS as PROGRESS_TOTAL_BLOCKS,
+};
+
+/// `XLogLogicalInfoActive()`. Since 19 the answer may change while the server runs, until a transaction has its id.
 ///
 /// # Safety
 /// Only in a backend.
 #[inline]
 pub unsafe fn logical_wal() -> bool {
-    // SAFETY: a plain variable, set at server start (19: may change while the server runs, through XLogLogicalInfo).
-    unsafe { sys::wal_level >= sys::WAL_LEVEL_LOGICAL as i32 }
+    // SAFETY: plain variables, the first one set at server start.
+    unsafe { sys::wal_level >= sys::WAL_LEVEL_LOGICAL as i32 || logical_info_wanted() }
+}
+
+#[cfg(any(pg17, pg18))]
+unsafe fn logical_info_wanted() -> bool {
+    false
+}
+#[cfg(not(any(pg17, pg18)))]
+unsafe fn logical_info_wanted() -> bool {
+    // SAFETY: a plain variable of the backend.
+    unsafe { sys::XLogLogicalInfo }
+}
+
+/// [`logical_wal`] for somebody who is about to write: the answer is the one that heapam will find, too. So the transaction
+/// gets its id now, where that matters, as heapam gives it one before all else.
+///
+/// # Safety
+/// In a transaction. Raises an ERROR where heapam would: in a parallel worker, or during recovery.
+#[inline]
+pub unsafe fn logical_wal_for_writer() -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(not(any(pg17, pg18)))]
+        if sys::wal_level < sys::WAL_LEVEL_LOGICAL as i32 {
+            sys::GetCurrentTransactionId();
+        }
+        logical_wal()
+    }
+}
+
+/// `LockBuffer()`; 19 has made the mode, a `BUFFER_LOCK_…`, unsigned.
+///
+/// # Safety
+/// `buffer` must be pinned.
+#[inline]
+pub unsafe fn lock_buffer(buffer: sys::Buffer, mode: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { sys::LockBuffer(buffer, mode as _) }
+}
+
+/// When a transaction was committed, in the callbacks of its commit, or prepared, in those of its preparation.
+///
+/// # Safety
+/// `txn` must be a live transaction of a reorder buffer.
+pub unsafe fn transaction_time(txn: *const sys::ReorderBufferTXN) -> sys::TimestampTz {
+    // SAFETY: the caller's promise; all members of the union are of one type.
+    #[cfg(any(pg17, pg18))]
+    unsafe {
+        (*txn).xact_time.commit_time
+    }
+    // SAFETY: as above; the union has lost its name.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        (*txn).__bindgen_anon_1.commit_time
+    }
+}
+
+/// heap_update() as before 19, which has added options that nothing here uses.
+///
+/// # Safety
+/// As for heap_update().
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn heap_update(
+    rel: sys::Relation,
+    otid: sys::ItemPointer,
+    tuple: sys::HeapTuple,
+    cid: sys::CommandId,
+    crosscheck: sys::Snapshot,
+    wait: bool,
+    failure: *mut sys::TM_FailureData,
+    lockmode: *mut sys::LockTupleMode,
+    update_indexes: *mut sys::TU_UpdateIndexes,
+) -> sys::TM_Result {
+    // SAFETY: the caller's promise.
+    #[cfg(any(pg17, pg18))]
+    unsafe {
+        sys::heap_update(rel, otid, tuple, cid, crosscheck, wait, failure, lockmode, update_indexes)
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        sys::heap_update(rel, otid, tuple, cid, 0, crosscheck, wait, failure, lockmode, update_indexes)
+    }
+}
+
+/// heap_delete() as before 19, where `changing_partition` has become one of several options.
+///
+/// # Safety
+/// As for heap_delete().
+pub unsafe fn heap_delete(
+    rel: sys::Relation,
+    tid: sys::ItemPointer,
+    cid: sys::CommandId,
+    crosscheck: sys::Snapshot,
+    wait: bool,
+    failure: *mut sys::TM_FailureData,
+    changing_partition: bool,
+) -> sys::TM_Result {
+    // SAFETY: the caller's promise.
+    #[cfg(any(pg17, pg18))]
+    unsafe {
+        sys::heap_delete(rel, tid, cid, crosscheck, wait, failure, changing_partition)
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        let options = if changing_partition { sys::TABLE_DELETE_CHANGING_PARTITION } else { 0 };
+        sys::heap_delete(rel, tid, cid, options, crosscheck, wait, failure)
+    }
+}
+
+/// Defines the table AM callback `tuple_update` as `$name`: `$update`, without the snapshot, which heapam does not use. If
+/// 19 gives options, `$refuse(rel)`, which raises an ERROR: only REPACK (CONCURRENTLY) has some.
+#[macro_export]
+macro_rules! tuple_update_callback {
+    ($name:ident, $update:path, $refuse:path) => {
+        #[cfg(any(pg17, pg18))]
+        const _: unsafe fn($crate::pg::sys::Relation) -> ! = $refuse;
+        #[cfg(any(pg17, pg18))]
+        $crate::pg_callback! {
+            pub fn $name(
+                rel: $crate::pg::sys::Relation,
+                otid: $crate::pg::sys::ItemPointer,
+                slot: *mut $crate::pg::sys::TupleTableSlot,
+                cid: $crate::pg::sys::CommandId,
+                _snapshot: $crate::pg::sys::Snapshot,
+                crosscheck: $crate::pg::sys::Snapshot,
+                wait: bool,
+                failure: *mut $crate::pg::sys::TM_FailureData,
+                lockmode: *mut $crate::pg::sys::LockTupleMode,
+                update_indexes: *mut $crate::pg::sys::TU_UpdateIndexes,
+            ) -> $crate::pg::sys::TM_Result {
+                // SAFETY: the contract of the callback.
+                unsafe { $update(rel, otid, slot, cid, crosscheck, wait, failure, lockmode, update_indexes) }
+            }
+        }
+        #[cfg(not(any(pg17, pg18)))]
+        $crate::pg_callback! {
+            pub fn $name(
+                rel: $crate::pg::sys::Relation,
+                otid: $crate::pg::sys::ItemPointer,
+                slot: *mut $crate::pg::sys::TupleTableSlot,
+                cid: $crate::pg::sys::CommandId,
+                options: u32,
+                _snapshot: $crate::pg::sys::Snapshot,
+                crosscheck: $crate::pg::sys::Snapshot,
+                wait: bool,
+                failure: *mut $crate::pg::sys::TM_FailureData,
+                lockmode: *mut $crate::pg::sys::LockTupleMode,
+                update_indexes: *mut $crate::pg::sys::TU_UpdateIndexes,
+            ) -> $crate::pg::sys::TM_Result {
+                // SAFETY: the contract of the callback.
+                unsafe {
+                    if options != 0 {
+                        $refuse(rel);
+                    }
+                    $update(rel, otid, slot, cid, crosscheck, wait, failure, lockmode, update_indexes)
+                }
+            }
+        }
+    };
+}
+
+/// Defines the table AM callback `tuple_delete` as `$name`: `$delete`, without the snapshot, which heapam does not use. If
+/// 19 gives other options than the one that was an argument before, `$refuse(rel)`, as for `tuple_update`.
+#[macro_export]
+macro_rules! tuple_delete_callback {
+    ($name:ident, $delete:path, $refuse:path) => {
+        #[cfg(any(pg17, pg18))]
+        const _: unsafe fn($crate::pg::sys::Relation) -> ! = $refuse;
+        #[cfg(any(pg17, pg18))]
+        $crate::pg_callback! {
+            pub fn $name(
+                rel: $crate::pg::sys::Relation,
+                tid: $crate::pg::sys::ItemPointer,
+                cid: $crate::pg::sys::CommandId,
+                _snapshot: $crate::pg::sys::Snapshot,
+                crosscheck: $crate::pg::sys::Snapshot,
+                wait: bool,
+                failure: *mut $crate::pg::sys::TM_FailureData,
+                changing_partition: bool,
+            ) -> $crate::pg::sys::TM_Result {
+                // SAFETY: the contract of the callback.
+                unsafe { $delete(rel, tid, cid, crosscheck, wait, failure, changing_partition) }
+            }
+        }
+        #[cfg(not(any(pg17, pg18)))]
+        $crate::pg_callback! {
+            pub fn $name(
+                rel: $crate::pg::sys::Relation,
+                tid: $crate::pg::sys::ItemPointer,
+                cid: $crate::pg::sys::CommandId,
+                options: u32,
+                _snapshot: $crate::pg::sys::Snapshot,
+                crosscheck: $crate::pg::sys::Snapshot,
+                wait: bool,
+                failure: *mut $crate::pg::sys::TM_FailureData,
+            ) -> $crate::pg::sys::TM_Result {
+                let changing_partition = options & $crate::pg::sys::TABLE_DELETE_CHANGING_PARTITION != 0;
+                // SAFETY: the contract of the callback.
+                unsafe {
+                    if options & !$crate::pg::sys::TABLE_DELETE_CHANGING_PARTITION != 0 {
+                        $refuse(rel);
+                    }
+                    $delete(rel, tid, cid, crosscheck, wait, failure, changing_partition)
+                }
+            }
+        }
+    };
+}
+
+/// Defines the table AM callback `relation_copy_for_cluster` as `$name`: `$copy`. If 19 gives a snapshot, `$refuse(old)`, which
+/// raises an ERROR: that is REPACK (CONCURRENTLY).
+#[macro_export]
+macro_rules! relation_copy_for_cluster_callback {
+    ($name:ident, $copy:path, $refuse:path) => {
+        #[cfg(any(pg17, pg18))]
+        const _: unsafe fn($crate::pg::sys::Relation) -> ! = $refuse;
+        #[cfg(any(pg17, pg18))]
+        $crate::pg_callback! {
+            pub fn $name(
+                old: $crate::pg::sys::Relation,
+                new: $crate::pg::sys::Relation,
+                index: $crate::pg::sys::Relation,
+                _use_sort: bool,
+                oldest_xmin: $crate::pg::sys::TransactionId,
+                xid_cutoff: *mut $crate::pg::sys::TransactionId,
+                multi_cutoff: *mut $crate::pg::sys::MultiXactId,
+                num_tuples: *mut f64,
+                tups_vacuumed: *mut f64,
+                tups_recently_dead: *mut f64,
+            ) {
+                // SAFETY: the contract of the callback.
+                unsafe {
+                    let cutoffs = (*xid_cutoff, *multi_cutoff);
+                    $copy(old, new, index, oldest_xmin, cutoffs, [num_tuples, tups_vacuumed, tups_recently_dead]);
+                }
+            }
+        }
+        #[cfg(not(any(pg17, pg18)))]
+        $crate::pg_callback! {
+            pub fn $name(
+                old: $crate::pg::sys::Relation,
+                new: $crate::pg::sys::Relation,
+                index: $crate::pg::sys::Relation,
+                _use_sort: bool,
+                oldest_xmin: $crate::pg::sys::TransactionId,
+                snapshot: $crate::pg::sys::Snapshot,
+                xid_cutoff: *mut $crate::pg::sys::TransactionId,
+                multi_cutoff: *mut $crate::pg::sys::MultiXactId,
+                num_tuples: *mut f64,
+                tups_vacuumed: *mut f64,
+                tups_recently_dead: *mut f64,
+            ) {
+                // SAFETY: the contract of the callback.
+                unsafe {
+                    if !snapshot.is_null() {
+                        $refuse(old);
+                    }
+                    let cutoffs = (*xid_cutoff, *multi_cutoff);
+                    $copy(old, new, index, oldest_xmin, cutoffs, [num_tuples, tups_vacuumed, tups_recently_dead]);
+                }
+            }
+        }
+    };
+}
+
+/// Defines the table AM callback `scan_analyze_next_tuple` as `$name`: heapam's own, filling `$raw_of(slot)`, then
+/// `$publish(scan, slot, found)`. 19 has dropped the horizon.
+#[macro_export]
+macro_rules! scan_analyze_next_tuple_callback {
+    ($name:ident, $heapam:path, $raw_of:path, $publish:path) => {
+        #[cfg(any(pg17, pg18))]
+        $crate::pg_callback! {
+            pub fn $name(
+                scan: $crate::pg::sys::TableScanDesc,
+                oldest_xmin: $crate::pg::sys::TransactionId,
+                liverows: *mut f64,
+                deadrows: *mut f64,
+                slot: *mut $crate::pg::sys::TupleTableSlot,
+            ) -> bool {
+                // SAFETY: the contract of the callback; heapam fills the raw slot.
+                unsafe {
+                    let next = $heapam().scan_analyze_next_tuple.unwrap_unchecked();
+                    let found = next(scan, oldest_xmin, liverows, deadrows, $raw_of(slot));
+                    $publish(scan, slot, found)
+                }
+            }
+        }
+        #[cfg(not(any(pg17, pg18)))]
+        $crate::pg_callback! {
+            pub fn $name(
+                scan: $crate::pg::sys::TableScanDesc,
+                liverows: *mut f64,
+                deadrows: *mut f64,
+                slot: *mut $crate::pg::sys::TupleTableSlot,
+            ) -> bool {
+                // SAFETY: the contract of the callback; heapam fills the raw slot.
+                unsafe {
+                    let next = $heapam().scan_analyze_next_tuple.unwrap_unchecked();
+                    let found = next(scan, liverows, deadrows, $raw_of(slot));
+                    $publish(scan, slot, found)
+                }
+            }
+        }
+    };
 }
 
 /// Defines the slot callback `copy_minimal_tuple` as `$name`: `$force(slot)`, then heapam's own through `$heap_op!`. 18
@@ -128,7 +477,7 @@ pub unsafe fn toast_snapshot(space: &mut core::mem::MaybeUninit<sys::SnapshotDat
     }
 }
 
-/// `index_beginscan()` without keys; 18 added the instrumentation.
+/// `index_beginscan()` without keys; 18 added the instrumentation, 19 flags.
 ///
 /// # Safety
 /// Both relations must be open.
@@ -139,9 +488,45 @@ pub unsafe fn index_beginscan(rel: sys::Relation, index: sys::Relation, snapshot
         sys::index_beginscan(rel, index, snapshot, 0, 0)
     }
     // SAFETY: the caller's promise.
-    #[cfg(not(pg17))]
+    #[cfg(pg18)]
     unsafe {
         sys::index_beginscan(rel, index, snapshot, core::ptr::null_mut(), 0, 0)
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        sys::index_beginscan(rel, index, snapshot, core::ptr::null_mut(), 0, 0, sys::SO_NONE)
+    }
+}
+
+/// `table_beginscan()` without keys; 19 added flags.
+///
+/// # Safety
+/// The relation must be open.
+pub unsafe fn table_beginscan(rel: sys::Relation, snapshot: sys::Snapshot) -> sys::TableScanDesc {
+    // SAFETY: the caller's promise.
+    #[cfg(any(pg17, pg18))]
+    unsafe {
+        sys::table_beginscan(rel, snapshot, 0, core::ptr::null_mut())
+    }
+    // SAFETY: the caller's promise.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        sys::table_beginscan(rel, snapshot, 0, core::ptr::null_mut(), sys::SO_NONE)
+    }
+}
+
+/// To be called when all attributes of a new descriptor are set: 19 computes something from them.
+///
+/// # Safety
+/// `desc` must be a descriptor made by `CreateTemplateTupleDesc`.
+pub unsafe fn descriptor_done(desc: sys::TupleDesc) {
+    #[cfg(any(pg17, pg18))]
+    let _ = desc;
+    // SAFETY: the caller's promise.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        sys::TupleDescFinalize(desc);
     }
 }
 
@@ -186,6 +571,99 @@ macro_rules! estimate_parallel_scan_callback {
     };
 }
 
+/// A callback table for the handler of an index access method to return. Until 18 its caller frees it, so it must be palloc'd; since
+/// 19 relations point to it, so it must stay.
+pub fn index_routine(make: impl FnOnce() -> sys::IndexAmRoutine) -> IndexRoutine {
+    #[cfg(any(pg17, pg18))]
+    // SAFETY: palloc gives room for it, or raises.
+    unsafe {
+        let routine: *mut sys::IndexAmRoutine = sys::palloc(size_of::<sys::IndexAmRoutine>()).cast();
+        routine.write(make());
+        routine
+    }
+    #[cfg(not(any(pg17, pg18)))]
+    {
+        static ROUTINE: super::BackendCell<IndexRoutine> = super::BackendCell::new(core::ptr::null());
+        if ROUTINE.get().is_null() {
+            ROUTINE.set(Box::leak(Box::new(make())));
+        }
+        ROUTINE.get()
+    }
+}
+
+/// The planner's hook that sees a table's indexes: of get_relation_info() until 18, of build_simple_rel() since.
+pub mod planner_hook {
+    use super::sys;
+
+    #[cfg(not(any(pg17, pg18)))]
+    pub use sys::build_simple_rel_hook_type as Hook;
+    #[cfg(any(pg17, pg18))]
+    pub use sys::get_relation_info_hook_type as Hook;
+
+    /// Sets the hook; returns what it was.
+    ///
+    /// # Safety
+    /// Only in `_PG_init`.
+    pub unsafe fn chain(hook: Hook) -> Hook {
+        // SAFETY: the caller's promise.
+        #[cfg(any(pg17, pg18))]
+        unsafe {
+            let before = sys::get_relation_info_hook;
+            sys::get_relation_info_hook = hook;
+            before
+        }
+        // SAFETY: the caller's promise.
+        #[cfg(not(any(pg17, pg18)))]
+        unsafe {
+            let before = sys::build_simple_rel_hook;
+            sys::build_simple_rel_hook = hook;
+            before
+        }
+    }
+}
+
+/// Defines that hook as `$name`: what was set before, `$next`, then `$look(rel)`.
+#[macro_export]
+macro_rules! planner_hook {
+    ($name:ident, $next:expr, $look:path) => {
+        #[cfg(any(pg17, pg18))]
+        $crate::pg_callback! {
+            fn $name(
+                root: *mut $crate::pg::sys::PlannerInfo,
+                table: $crate::pg::Oid,
+                inherited: bool,
+                rel: *mut $crate::pg::sys::RelOptInfo,
+            ) {
+                let next = $next;
+                // SAFETY: the arguments of the hook.
+                unsafe {
+                    if let Some(next) = next {
+                        next(root, table, inherited, rel);
+                    }
+                    $look(rel);
+                }
+            }
+        }
+        #[cfg(not(any(pg17, pg18)))]
+        $crate::pg_callback! {
+            fn $name(
+                root: *mut $crate::pg::sys::PlannerInfo,
+                rel: *mut $crate::pg::sys::RelOptInfo,
+                rte: *mut $crate::pg::sys::RangeTblEntry,
+            ) {
+                let next = $next;
+                // SAFETY: the arguments of the hook.
+                unsafe {
+                    if let Some(next) = next {
+                        next(root, rel, rte);
+                    }
+                    $look(rel);
+                }
+            }
+        }
+    };
+}
+
 type TreeHeight = unsafe extern "C-unwind" fn(sys::Relation) -> i32;
 
 /// Sets `amgettreeheight`, which 18 has added.
@@ -219,6 +697,40 @@ pub unsafe fn without_overlaps(constraint: *const sys::Constraint) -> bool {
     #[cfg(not(pg17))]
     unsafe {
         (*constraint).without_overlaps
+    }
+}
+
+/// The table that a utility command is to rewrite while others write to it, by REPACK (CONCURRENTLY) of 19; null for any other
+/// command.
+///
+/// # Safety
+/// `node` must be a parsed utility command. Raises an ERROR as that command does for a bad value of its options.
+pub unsafe fn repacked_concurrently(node: *mut sys::Node) -> *mut sys::RangeVar {
+    #[cfg(any(pg17, pg18))]
+    {
+        let _ = node;
+        core::ptr::null_mut()
+    }
+    // SAFETY: the caller's promise; the options are a list of DefElem.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        if (*node).type_ != sys::T_RepackStmt {
+            return core::ptr::null_mut();
+        }
+        let statement: *mut sys::RepackStmt = node.cast();
+        let mut concurrently = false;
+        let options = (*statement).params;
+        let count = if options.is_null() { 0 } else { (*options).length as usize };
+        for i in 0..count {
+            let option: *mut sys::DefElem = (*(*options).elements.add(i)).ptr_value.cast();
+            if core::ffi::CStr::from_ptr((*option).defname) == c"concurrently" {
+                concurrently = sys::defGetBoolean(option);
+            }
+        }
+        match (*statement).relation {
+            table if concurrently && !table.is_null() => (*table).relation,
+            _ => core::ptr::null_mut(),
+        }
     }
 }
 

@@ -60,13 +60,13 @@ pub unsafe fn key_oid(rel: Relation) -> Oid {
     }
 }
 
-/// `RelationIsLogicallyLogged(rel)` for a user relation.
+/// `RelationIsLogicallyLogged(rel)` for a user relation that is about to be written to.
 ///
 /// # Safety
-/// `rel` must be an open relation.
+/// `rel` must be an open relation, in a transaction.
 pub unsafe fn is_logically_logged(rel: Relation) -> bool {
     // SAFETY: reads configuration and the relation's catalog row.
-    unsafe { super::majors::logical_wal() && needs_wal(rel) }
+    unsafe { needs_wal(rel) && super::majors::logical_wal_for_writer() }
 }
 
 /// `RelationNeedsWAL(rel)`

@@ -10,7 +10,7 @@ use core::ffi::{c_char, CStr};
 use core::ptr;
 
 use super::adopted_indexes;
-use crate::index::{method_oid, settings, METHOD};
+use crate::index::{has_rows, method_oid, settings, METHOD};
 use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
 use crate::pg::{majors, sys, Oid, INVALID_OID};
@@ -35,7 +35,7 @@ pub unsafe fn with_encrypted_indexes(
             check_columns(node.cast());
         }
         let adopts = kind == sys::T_AlterTableStmt && adopted_indexes::concerns(node.cast());
-        let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast()))
+        let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast(), query_string))
             || (kind == sys::T_AlterTableStmt && concerns_table(node.cast()));
         if !concerned && !adopts {
             return statement;
@@ -55,7 +55,7 @@ pub unsafe fn with_encrypted_indexes(
 }
 
 /// CREATE INDEX, and the indexes of the constraints of CREATE TABLE, which come here one by one.
-unsafe fn concerns_index(index: *mut sys::IndexStmt) -> bool {
+unsafe fn concerns_index(index: *mut sys::IndexStmt, query_string: *const c_char) -> bool {
     // SAFETY: a node of that type.
     unsafe {
         let restored = (*index).isconstraint && is_marked((*index).options);
@@ -71,9 +71,42 @@ unsafe fn concerns_index(index: *mut sys::IndexStmt) -> bool {
                 table != INVALID_OID
                     && is_encrypted(table)
                     && each((*index).indexParams, |element: *mut sys::IndexElem| {
-                        (*element).opclass.is_null() && has_class(table, (*element).name)
+                        (*element).opclass.is_null()
+                            && if (*element).name.is_null() {
+                                let type_oid = expression_type(table, index, (*element).expr, query_string);
+                                is_ordered_as_by_btree(type_oid) && !has_rows(type_oid)
+                            } else {
+                                has_class(table, (*element).name)
+                            }
                     })
             }
+    }
+}
+
+/// The type of an expression of CREATE INDEX. Raises what PostgreSQL raises of an expression that is wrong.
+unsafe fn expression_type(
+    table: Oid,
+    index: *const sys::IndexStmt,
+    expression: *mut sys::Node,
+    query_string: *const c_char,
+) -> Oid {
+    // SAFETY: as transformIndexStmt does, with a copy of the expression.
+    unsafe {
+        if (*index).transformed {
+            return sys::exprType(expression);
+        }
+        let lock = sys::AccessShareLock as i32;
+        let rel = sys::table_open(table, lock);
+        let state = sys::make_parsestate(ptr::null_mut());
+        (*state).p_sourcetext = query_string;
+        let item = sys::addRangeTableEntryForRelation(state, rel, lock, ptr::null_mut(), false, true);
+        sys::addNSItemToQuery(state, item, false, true, true);
+        let copy = sys::copyObjectImpl(expression.cast()).cast();
+        let transformed = sys::transformExpr(state, copy, sys::EXPR_KIND_INDEX_EXPRESSION);
+        let type_oid = sys::exprType(transformed);
+        sys::free_parsestate(state);
+        sys::table_close(rel, lock);
+        type_oid
     }
 }
 
@@ -220,13 +253,10 @@ pub unsafe fn is_encrypted(table: Oid) -> bool {
     }
 }
 
-/// Whether the column's type can be indexed by `encrypted_btree`; true for an expression (null), whose type is not known yet.
+/// Whether the column's type can be indexed by `encrypted_btree`.
 unsafe fn has_class(table: Oid, column: *const c_char) -> bool {
     // SAFETY: syscache look-ups.
     unsafe {
-        if column.is_null() {
-            return true;
-        }
         let number = sys::get_attnum(table, column);
         number != 0 && is_ordered_as_by_btree(sys::get_atttype(table, number))
     }

@@ -33,7 +33,7 @@ struct VaultSetting {
     private: bool,
 }
 
-const VAULT_SETTINGS: [VaultSetting; 8] = [
+static VAULT_SETTINGS: [VaultSetting; 8] = [
     VaultSetting {
         name: c"pg_vault_tde.vault_addr",
         short: c"Address of the HashiCorp Vault or OpenBao server that wraps data keys.",

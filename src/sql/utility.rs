@@ -3,9 +3,10 @@
 
 use core::ptr;
 
+use super::encrypted_indexes::{is_encrypted, table_of, with_encrypted_indexes};
 use crate::pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
 use crate::pg::fmgr::str_of;
-use crate::pg::{sys, BackendCell, Oid, INVALID_OID};
+use crate::pg::{majors, sys, BackendCell, Oid, INVALID_OID};
 use crate::{pg_callback, pg_error};
 
 static NEXT: BackendCell<sys::ProcessUtility_hook_type> = BackendCell::new(None);
@@ -62,6 +63,22 @@ unsafe fn order_access_methods(statement: *const sys::CreateAmStmt) {
     }
 }
 
+/// REPACK (CONCURRENTLY) of an encrypted table is refused before it has done anything. (The table access method refuses it, too,
+/// but the decoder that the command starts might be the first to find out.)
+unsafe fn refuse_concurrent_repack(node: *mut sys::Node) {
+    // SAFETY: a parsed statement.
+    unsafe {
+        let table = majors::repacked_concurrently(node);
+        if table.is_null() {
+            return;
+        }
+        let oid = table_of(table);
+        if oid != INVALID_OID && is_encrypted(oid) {
+            crate::heap::refuse_concurrent_repack(str_of(sys::get_rel_name(oid)));
+        }
+    }
+}
+
 pg_callback! {
     fn process_utility(
         statement: *mut sys::PlannedStmt,
@@ -79,9 +96,10 @@ pg_callback! {
             if (*node).type_ == sys::T_RefreshMatViewStmt {
                 refuse_to_empty_the_key_table(node.cast());
             }
+            refuse_concurrent_repack(node);
             let discards_all = (*node).type_ == sys::T_DiscardStmt
                 && (*node.cast::<sys::DiscardStmt>()).target == sys::DISCARD_ALL;
-            let statement = super::encrypted_indexes::with_encrypted_indexes(statement, query_string);
+            let statement = with_encrypted_indexes(statement, query_string);
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
             if discards_all {

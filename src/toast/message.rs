@@ -12,7 +12,7 @@ use super::piece_len;
 use crate::crypto::chunk::CHUNK_OVERHEAD;
 use crate::keys;
 use crate::pg::sizes::TOAST_MAX_CHUNK_SIZE;
-use crate::pg::{rel as relation, sys, Oid};
+use crate::pg::{majors, rel as relation, sys, Oid};
 
 /// The prefix of the messages; never passed on to consumers.
 pub const PREFIX: &core::ffi::CStr = c"pg_vault_tde";
@@ -141,10 +141,18 @@ impl Sender {
     ///
     /// # Safety
     /// `rel` must be open.
-    pub unsafe fn new(rel: sys::Relation, kind: Kind, toast_oid: Oid, value_id: Oid, size: u32, options: i32) -> Self {
+    pub unsafe fn new(
+        rel: sys::Relation,
+        kind: Kind,
+        toast_oid: Oid,
+        value_id: Oid,
+        size: u32,
+        options: majors::Options,
+    ) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
-            let logged = relation::is_logically_logged(rel) && options & sys::HEAP_INSERT_NO_LOGICAL as i32 == 0;
+            let logged =
+                relation::is_logically_logged(rel) && options & sys::HEAP_INSERT_NO_LOGICAL as majors::Options == 0;
             let rewrite = (*(*rel).rd_rel).relrewrite != 0;
             let header = Header { kind, rewrite, toast_oid, value_id, size, first_seq: 0, xid: 0 };
             let chunks = super::pieces(size) as usize;

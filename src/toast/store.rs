@@ -93,7 +93,12 @@ impl Chunks {
 ///
 /// # Safety
 /// `rel` must be an open encrypted table with a TOAST table, `value` a varlena that is not external.
-pub unsafe fn store(rel: sys::Relation, value: Datum, old_external: *const sys::varlena, options: i32) -> Datum {
+pub unsafe fn store(
+    rel: sys::Relation,
+    value: Datum,
+    old_external: *const sys::varlena,
+    options: majors::Options,
+) -> Datum {
     // SAFETY: the caller's promises.
     unsafe {
         let chunks = Chunks::open((*(*rel).rd_rel).reltoastrelid, sys::RowExclusiveLock);
@@ -142,7 +147,14 @@ unsafe fn choose_value_id(rel: sys::Relation, chunks: &Chunks, old_external: *co
 #[repr(C, align(8))]
 struct ChunkDatum([MaybeUninit<u8>; varlena::HEADER + TOAST_MAX_CHUNK_SIZE]);
 
-unsafe fn write_chunks(rel: sys::Relation, chunks: &Chunks, value_id: Oid, data: *const u8, len: usize, options: i32) {
+unsafe fn write_chunks(
+    rel: sys::Relation,
+    chunks: &Chunks,
+    value_id: Oid,
+    data: *const u8,
+    len: usize,
+    options: majors::Options,
+) {
     // SAFETY: as for `store`; `data` points to `len` bytes.
     unsafe {
         let cid = sys::GetCurrentCommandId(true);
@@ -151,7 +163,8 @@ unsafe fn write_chunks(rel: sys::Relation, chunks: &Chunks, value_id: Oid, data:
         let mut buffer = ChunkDatum([MaybeUninit::uninit(); varlena::HEADER + TOAST_MAX_CHUNK_SIZE]);
         let datum: *mut u8 = buffer.0.as_mut_ptr().cast();
         // Core's reassembly must not see the chunks: decoders get them by message, and deform no row on their own.
-        let options = (options & !(sys::HEAP_INSERT_SPECULATIVE as i32)) | sys::HEAP_INSERT_NO_LOGICAL as i32;
+        let options = (options & !(sys::HEAP_INSERT_SPECULATIVE as majors::Options))
+            | sys::HEAP_INSERT_NO_LOGICAL as majors::Options;
         for seq in 0..pieces(len as u32) {
             check_for_interrupts();
             let plain_len = piece_len(len as u32, seq);

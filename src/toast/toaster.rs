@@ -123,7 +123,7 @@ impl Toasted {
 ///
 /// # Safety
 /// `rel` must be an open encrypted table; both tuples plaintext of its row type that stay in place until the row is stored.
-pub unsafe fn toast(rel: sys::Relation, new: HeapTuple, old: HeapTuple, options: i32) -> Toasted {
+pub unsafe fn toast(rel: sys::Relation, new: HeapTuple, old: HeapTuple, options: majors::Options) -> Toasted {
     // SAFETY: the caller's promises.
     memory::within(context(), || unsafe { Work::begin(rel, new, old, options).run(new) })
 }
@@ -132,7 +132,7 @@ pub unsafe fn toast(rel: sys::Relation, new: HeapTuple, old: HeapTuple, options:
 struct Work {
     ttc: sys::ToastTupleContext,
     attributes: *mut Attribute,
-    options: i32,
+    options: majors::Options,
     has_toast_table: bool,
 }
 
@@ -143,7 +143,7 @@ unsafe fn array<T>(n: usize) -> *mut T {
 }
 
 impl Work {
-    unsafe fn begin(rel: sys::Relation, new: HeapTuple, old: HeapTuple, options: i32) -> Self {
+    unsafe fn begin(rel: sys::Relation, new: HeapTuple, old: HeapTuple, options: majors::Options) -> Self {
         // SAFETY: as for `toast`; the arrays have natts entries each.
         unsafe {
             let desc = (*rel).rd_att;
