@@ -9,7 +9,7 @@
 use core::ffi::{c_char, CStr};
 use core::ptr;
 
-use super::adopted_indexes;
+use super::{adopted_indexes, moved_indexes};
 use crate::index::{has_rows, method_oid, settings, METHOD};
 use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
@@ -29,10 +29,16 @@ pub unsafe fn with_encrypted_indexes(
 ) -> *mut sys::PlannedStmt {
     // SAFETY: the caller's promise; nodes are of the type that their tag says.
     unsafe {
-        let node = (*statement).utilityStmt;
+        let mut statement = statement;
+        let mut node = (*statement).utilityStmt;
         let kind = (*node).type_;
         if kind == sys::T_IndexStmt {
             check_columns(node.cast());
+        }
+        if kind == sys::T_AlterTableStmt && moved_indexes::concerns(node.cast()) {
+            statement = sys::copyObjectImpl(statement.cast()).cast();
+            node = (*statement).utilityStmt;
+            moved_indexes::prepare(node.cast(), query_string);
         }
         let adopts = kind == sys::T_AlterTableStmt && adopted_indexes::concerns(node.cast());
         let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast(), query_string))
@@ -361,6 +367,25 @@ pub unsafe fn is_marked(options: *mut sys::List) -> bool {
         });
     }
     marked
+}
+
+/// The options without the mark.
+///
+/// # Safety
+/// A list of DefElem, or null.
+pub unsafe fn unmark(options: *mut sys::List) -> *mut sys::List {
+    // SAFETY: a new list is made of the elements.
+    unsafe {
+        let mut kept = ptr::null_mut();
+        each(options, |option: *mut sys::DefElem| {
+            let only = sys::lappend(ptr::null_mut(), option.cast());
+            if !is_marked(only) {
+                kept = sys::lappend(kept, option.cast());
+            }
+            true
+        });
+        kept
+    }
 }
 
 /// The options with the mark, in place of what they said about deduplication, which there is none of.
