@@ -177,7 +177,6 @@ CREATE INDEX moved_lower ON moved (lower(t), n) WHERE i > 3;
 CREATE INDEX moved_d ON moved (d DESC) INCLUDE (t);
 CREATE INDEX moved_hash ON moved USING hash (d);
 CREATE INDEX moved_pattern ON moved (t varchar_pattern_ops);
-CREATE INDEX moved_row ON moved ((ROW(i, t)));
 CREATE TABLE refers_moved (i int REFERENCES moved ON DELETE CASCADE) USING heap;
 INSERT INTO moved SELECT g, 't' || g, 'n' || g, g / 4.0, int4range(g, g + 2) FROM generate_series(1, 500) g;
 INSERT INTO refers_moved SELECT generate_series(1, 100);
