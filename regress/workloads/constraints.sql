@@ -221,3 +221,26 @@ RESET ROLE;
 DROP ROLE twin_other;
 ALTER TABLE moved SET ACCESS METHOD there_is_none;
 ALTER TABLE IF EXISTS there_is_none SET ACCESS METHOD :am;
+
+-- Trees of partitions with different access methods.
+CREATE TABLE mixed (i int, j int, PRIMARY KEY (i), UNIQUE (j, i)) PARTITION BY RANGE (i) USING :am;
+CREATE TABLE mixed_1 PARTITION OF mixed FOR VALUES FROM (0) TO (100) USING heap;
+CREATE TABLE mixed_2 PARTITION OF mixed FOR VALUES FROM (100) TO (200);
+CREATE TABLE mixed_3 (i int NOT NULL, j int NOT NULL) USING heap;
+ALTER TABLE mixed ATTACH PARTITION mixed_3 FOR VALUES FROM (200) TO (300);
+INSERT INTO mixed SELECT g, g FROM generate_series(0, 299) g;
+CREATE INDEX mixed_j ON ONLY mixed (j);
+CREATE INDEX mixed_1_j ON mixed_1 (j);
+CREATE INDEX mixed_2_j ON mixed_2 USING btree (j);
+CREATE INDEX mixed_3_j ON mixed_3 (j);
+ALTER INDEX mixed_j ATTACH PARTITION mixed_1_j;
+ALTER INDEX mixed_j ATTACH PARTITION mixed_2_j;
+ALTER INDEX mixed_j ATTACH PARTITION mixed_3_j;
+SELECT indisvalid FROM pg_index WHERE indexrelid = 'mixed_j'::regclass;
+ALTER TABLE mixed ALTER i TYPE bigint;
+ALTER TABLE mixed DETACH PARTITION mixed_1;
+ALTER TABLE mixed ATTACH PARTITION mixed_1 FOR VALUES FROM (0) TO (100);
+INSERT INTO mixed VALUES (5, 5);
+INSERT INTO mixed VALUES (150, 5);
+INSERT INTO mixed VALUES (250, 5);
+SELECT conrelid::regclass, conname FROM pg_constraint WHERE conrelid::regclass::text ~ '^mixed' AND contype IN ('p', 'u') ORDER BY 1, 2;

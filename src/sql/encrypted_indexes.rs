@@ -75,7 +75,7 @@ unsafe fn concerns_index(index: *mut sys::IndexStmt, query_string: *const c_char
             && {
                 let table = table_of((*index).relation);
                 table != INVALID_OID
-                    && is_encrypted(table)
+                    && (restored || wants_encrypted_indexes(table))
                     && each((*index).indexParams, |element: *mut sys::IndexElem| {
                         (*element).opclass.is_null()
                             && if (*element).name.is_null() {
@@ -139,11 +139,14 @@ unsafe fn concerns_table(command: *mut sys::AlterTableStmt) -> bool {
         if !majors::UNIQUE_BY_OTHER_METHODS || (*command).objtype != sys::OBJECT_TABLE {
             return false;
         }
-        let mut any = false;
-        for_each_constraint(command, |constraint, _| any |= may_encrypt() || is_marked((*constraint).options));
-        any && method_oid() != INVALID_OID && {
+        let (mut any, mut marked) = (false, false);
+        for_each_constraint(command, |constraint, _| {
+            any |= may_encrypt();
+            marked |= is_marked((*constraint).options);
+        });
+        (any || marked) && method_oid() != INVALID_OID && {
             let table = table_of((*command).relation);
-            table != INVALID_OID && is_encrypted(table)
+            table != INVALID_OID && (marked || wants_encrypted_indexes(table))
         }
     }
 }
@@ -152,6 +155,7 @@ unsafe fn encrypt_constraints(command: *mut sys::AlterTableStmt) {
     // SAFETY: a private copy.
     unsafe {
         let table = table_of((*command).relation);
+        let unasked = may_encrypt() && wants_encrypted_indexes(table);
         for_each_constraint(command, |constraint, column| {
             let fits = if column.is_null() {
                 each((*constraint).keys, |key: *mut sys::String| {
@@ -160,7 +164,7 @@ unsafe fn encrypt_constraints(command: *mut sys::AlterTableStmt) {
             } else {
                 type_has_class((*column).typeName)
             };
-            if fits && (may_encrypt() || is_marked((*constraint).options)) {
+            if fits && (unasked || is_marked((*constraint).options)) {
                 (*constraint).access_method = sys::pstrdup(METHOD.as_ptr());
                 (*constraint).options = mark((*constraint).options);
             }
@@ -235,6 +239,19 @@ pub unsafe fn table_of(name: *mut sys::RangeVar) -> Oid {
     // SAFETY: without a lock: what is decided here is looked at again by nobody, but a table keeps its method for as long as
     // commands that need the lock do not change it.
     unsafe { sys::RangeVarGetRelidExtended(name, sys::NoLock as i32, sys::RVR_MISSING_OK, None, ptr::null_mut()) }
+}
+
+/// Whether indexes of the table become encrypted ones. In a tree of partitions it is its root that decides, since an index can only be
+/// attached to one of the same access method.
+unsafe fn wants_encrypted_indexes(table: Oid) -> bool {
+    // SAFETY: syscache look-ups; the last of a partition's ancestors is the root.
+    unsafe {
+        if !sys::get_rel_relispartition(table) {
+            return is_encrypted(table);
+        }
+        let ancestors = sys::get_partition_ancestors(table);
+        is_encrypted((*(*ancestors).elements.add((*ancestors).length as usize - 1)).oid_value)
+    }
 }
 
 /// Whether the table, or for a partitioned one what will be in it, is encrypted.

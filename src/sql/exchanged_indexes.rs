@@ -5,7 +5,7 @@
 
 use core::ptr;
 
-use super::encrypted_indexes::{is_encrypted, is_marked, is_ordered_as_by_btree};
+use super::encrypted_indexes::{is_marked, is_ordered_as_by_btree};
 use super::index_catalogs::set_method;
 use crate::index::method_oid;
 use crate::pg::tuple::HeapTuple;
@@ -26,7 +26,7 @@ pub unsafe fn has_mark(row: HeapTuple, desc: sys::TupleDesc) -> bool {
 }
 
 /// Makes a marked btree, whose catalog rows this command has just written, an encrypted index; returns whether it has. It has
-/// not if the table is not encrypted, if the index is not that of a constraint, or if the type of a column has no operator class.
+/// not if the index is not that of a constraint, or if the type of a column has no operator class.
 ///
 /// # Safety
 /// Called by the object access hook for a new index, which is locked and open, and whose storage is empty.
@@ -34,7 +34,7 @@ pub unsafe fn exchange(index: Oid, table: Oid) -> bool {
     // SAFETY: catalogs are read and written as index_create does; the caller's promise.
     unsafe {
         let ours = method_oid();
-        if !majors::UNIQUE_BY_OTHER_METHODS || ours == INVALID_OID || !is_encrypted(table) {
+        if !majors::UNIQUE_BY_OTHER_METHODS || ours == INVALID_OID {
             return false;
         }
         // so that the rows can be seen, and updated
