@@ -46,41 +46,37 @@ pub use sys::{
     PROGRESS_REPACK_TOTAL_HEAP_BLKS as PROGRESS_TOTAL_BLOCKS,
 };
 
-/// `XLogLogicalInfoActive()`. Since 19 the answer may change while the server runs, until a transaction has its id.
-///
-/// # Safety
-/// Only in a backend.
-#[inline]
-pub unsafe fn logical_wal() -> bool {
-    // SAFETY: plain variables, the first one set at server start.
-    unsafe { sys::wal_level >= sys::WAL_LEVEL_LOGICAL as i32 || logical_info_wanted() }
-}
-
-#[cfg(any(pg17, pg18))]
-unsafe fn logical_info_wanted() -> bool {
-    false
-}
-#[cfg(not(any(pg17, pg18)))]
-unsafe fn logical_info_wanted() -> bool {
-    // SAFETY: a plain variable of the backend.
-    unsafe { sys::XLogLogicalInfo }
-}
-
-/// [`logical_wal`] for somebody who is about to write: the answer is the one that heapam will find, too. So the transaction
-/// gets its id now, where that matters, as heapam gives it one before all else.
+/// `XLogLogicalInfoActive()` for somebody who is about to write: the answer is the one that heapam will find, too. Since 19 it
+/// changes while the server runs, with the first and the last logical slot, but not for a transaction that has its id. So the
+/// transaction gets it now, as heapam gives it one before all else.
 ///
 /// # Safety
 /// In a transaction. Raises an ERROR where heapam would: in a parallel worker, or during recovery.
 #[inline]
-pub unsafe fn logical_wal_for_writer() -> bool {
-    // SAFETY: the caller's promise.
+pub unsafe fn logical_wal() -> bool {
+    // SAFETY: plain variables, the first one set at server start.
+    #[cfg(any(pg17, pg18))]
     unsafe {
-        #[cfg(not(any(pg17, pg18)))]
-        if sys::wal_level < sys::WAL_LEVEL_LOGICAL as i32 {
-            sys::GetCurrentTransactionId();
-        }
-        logical_wal()
+        sys::wal_level >= sys::WAL_LEVEL_LOGICAL as i32
     }
+    // SAFETY: as above, and the caller's promise.
+    #[cfg(not(any(pg17, pg18)))]
+    unsafe {
+        sys::wal_level >= sys::WAL_LEVEL_LOGICAL as i32 || {
+            sys::GetCurrentTransactionId();
+            sys::XLogLogicalInfo
+        }
+    }
+}
+
+/// Whether there can be logical slots at the server's `wal_level`. Since 19 it need not be "logical".
+///
+/// # Safety
+/// Only in a backend.
+pub unsafe fn wal_level_suffices() -> bool {
+    let least = if cfg!(any(pg17, pg18)) { sys::WAL_LEVEL_LOGICAL } else { sys::WAL_LEVEL_REPLICA };
+    // SAFETY: a plain variable, set at server start.
+    unsafe { sys::wal_level >= least as i32 }
 }
 
 /// `LockBuffer()`; 19 has made the mode, a `BUFFER_LOCK_…`, unsigned.
