@@ -1,8 +1,9 @@
--- REPACK (PostgreSQL 19): as on heap; but not CONCURRENTLY, which would write rows to temporary files in the clear.
+-- What came with PostgreSQL 19. REPACK is as on heap; but not CONCURRENTLY, which would write rows to temporary files in the clear.
 SET client_min_messages = warning;
 SELECT current_setting('server_version_num')::int >= 190000 AS has_repack \gset
 \if :has_repack
 \setenv PGDATABASE :DBNAME
+\! "$PG_ABS_SRCDIR"/lib/twin commands_19
 \! "$PG_ABS_SRCDIR"/lib/twin repack
 SELECT c.oid::regclass AS "table", problem FROM pg_class c, vault_tde.verify(c.oid) WHERE relnamespace = 'encrypted'::regnamespace AND relkind IN ('r', 'm');
 REPACK (CONCURRENTLY) encrypted.t;
