@@ -88,14 +88,17 @@ start_cluster() {
 	fi
 }
 
-# Stops every server whose data directory lies below the workspace, or below directory $1.
-stop_clusters() {
+# Stops every server whose data directory lies below directory $1.
+stop_clusters_below() {
 	local pid_file
-	[ -n "$work" ] && [ -d "${1:-$work}" ] || return 0
+	[ -d "$1" ] || return 0
 	while IFS= read -r pid_file; do
 		as_user pg_ctl -D "${pid_file%/*}" -m immediate -w stop >/dev/null 2>&1 || true
-	done < <(find "${1:-$work}" -name postmaster.pid)
+	done < <(find "$1" -name postmaster.pid)
 }
+
+# Stops every server of the workspace.
+stop_clusters() { [ -z "$work" ] || stop_clusters_below "$work"; }
 
 # Runs a command in a process group of its own, so that a signal to the script ends all of it at once.
 in_group() {
