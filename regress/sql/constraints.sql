@@ -9,7 +9,7 @@ SELECT count(*) > 12 AS several, count(*) FILTER (WHERE a.amname <> CASE WHEN :'
     count(*) FILTER (WHERE (i.reloptions @> '{deduplicate_items=OFF}') IS DISTINCT FROM nullif(:'unique_too', false)) AS not_marked
 FROM pg_constraint c JOIN pg_class i ON i.oid = c.conindid JOIN pg_am a ON a.oid = i.relam
 WHERE c.connamespace = 'encrypted'::regnamespace AND c.contype IN ('p', 'u') AND i.relname !~ '^moved_part'; -- an attached index has the parent's method
-SELECT t.oid::regclass, v.* FROM pg_class t, vault_tde.verify(t.oid) v WHERE relnamespace = 'encrypted'::regnamespace AND relkind = 'r';
+SELECT t.oid::regclass, v.* FROM pg_class t, vault_tde.verify(t.oid) v WHERE relnamespace = 'encrypted'::regnamespace AND relkind = 'r' AND vault_tde.is_encrypted(t.oid);
 
 -- The catalogs say of an index that a change of type has made what they say of one that was made with that type.
 CREATE TABLE changed (i int, t varchar(5), n numeric, UNIQUE (i, t, n) INCLUDE (t)) USING encrypted_heap;

@@ -75,7 +75,7 @@ pub unsafe fn key_oid(rel: Relation) -> Oid {
 /// `rel` must be an open relation, in a transaction.
 pub unsafe fn is_logically_logged(rel: Relation) -> bool {
     // SAFETY: reads configuration and the relation's catalog row.
-    unsafe { needs_wal(rel) && super::majors::logical_wal_for_writer() }
+    unsafe { needs_wal(rel) && super::majors::logical_wal() }
 }
 
 /// `RelationNeedsWAL(rel)`
