@@ -65,7 +65,7 @@ none() { if "$@"; then return 1; fi; }
 # A Debian with all that building needs, called `build`. Its user "builder" has the source in /home/builder/source.
 make_build_root() {
 	local stamp
-	stamp=$(cat "$root/debian/control.in" "$roots/${suite[0]}.made" "$root/dev/lib/roots.sh" "$0" | cksum; stat -c %Y "$roots/${suite[0]}.made")
+	stamp=$(cksum <"$root/debian/control.in"; stat -c %Y "$roots/${suite[0]}.made")
 	if [ "$(cat "$roots/$build.made" 2>/dev/null)" != "$stamp" ]; then
 		drop_root "$build"
 		copy_root "${suite[0]}" "$build"
