@@ -244,7 +244,7 @@ try_image() {
 		sh -c "$1" &
 		server=$!
 		for i in $(seq 600); do psql -qXc "" 2>/dev/null && break || sleep 0.1; done
-		psql -Xv ON_ERROR_STOP=1 <<-END
+		psql -Xv ON_ERROR_STOP=1 <<-\END
 			CREATE EXTENSION pg_vault_tde;
 			CREATE TABLE t (id int PRIMARY KEY, x text) USING encrypted_heap;
 			SELECT pg_create_logical_replication_slot($$s$$, $$pg_vault_tde$$);
