@@ -89,6 +89,7 @@ my $content = <<'END';
 CREATE TABLE t (id int PRIMARY KEY, x text STORAGE EXTERNAL, n numeric) USING encrypted_heap;
 INSERT INTO t SELECT g, repeat('x' || g, CASE WHEN g % 10 = 0 THEN 3000 ELSE 3 END), g FROM generate_series(1, 200) g;
 CREATE INDEX encrypted ON t USING encrypted_btree (n);
+CREATE INDEX exposed ON t USING hash (n);
 CREATE MATERIALIZED VIEW m USING encrypted_heap AS SELECT * FROM t WHERE id < 20;
 SELECT vault_tde.rotate_key();
 INSERT INTO t VALUES (1000, repeat('second key', 2000), 1);

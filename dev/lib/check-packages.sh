@@ -65,7 +65,7 @@ none() { if "$@"; then return 1; fi; }
 # A Debian with all that building needs, called `build`. Its user "builder" has the source in /home/builder/source.
 make_build_root() {
 	local stamp
-	stamp=$(cat "$root/debian/control.in" "$roots/${suite[0]}.made" "$root/dev/lib/roots.sh" "$0" | cksum; stat -c %Y "$roots/${suite[0]}.made")
+	stamp=$(cksum <"$root/debian/control.in"; stat -c %Y "$roots/${suite[0]}.made")
 	if [ "$(cat "$roots/$build.made" 2>/dev/null)" != "$stamp" ]; then
 		drop_root "$build"
 		copy_root "${suite[0]}" "$build"
@@ -244,7 +244,7 @@ try_image() {
 		sh -c "$1" &
 		server=$!
 		for i in $(seq 600); do psql -qXc "" 2>/dev/null && break || sleep 0.1; done
-		psql -Xv ON_ERROR_STOP=1 <<-END
+		psql -Xv ON_ERROR_STOP=1 <<-\END
 			CREATE EXTENSION pg_vault_tde;
 			CREATE TABLE t (id int PRIMARY KEY, x text) USING encrypted_heap;
 			SELECT pg_create_logical_replication_slot($$s$$, $$pg_vault_tde$$);

@@ -41,6 +41,8 @@ make_base() {
 		APT::Install-Recommends "false";
 		DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb || true"; };
 	END
+	# and what this machine's apt is told about the way to its mirror
+	apt-config dump | grep -E '^Acquire::(Check-|Retries|https?)' | as_root tee "$dir/etc/apt/apt.conf.d/machine" >/dev/null || true
 	as_root touch "$dir.made"
 }
 

@@ -173,10 +173,14 @@ unsafe fn check_order(index: sys::Relation, table: Oid, query_string: *const c_c
                 && *(*index).rd_indoption.add(i) == 0;
             if !is_default {
                 let (name, number) = (rel::name(index), i + 1);
-                let message =
-                    format_args!("index \"{name}\" column number {number} does not have default sorting behavior");
-                let detail = format_args!("Cannot create a primary key or unique constraint using such an index.");
-                Report::new(WRONG_OBJECT_TYPE, message).detail(detail).at(query_string, location).raise();
+                // in one statement: what format_args! makes may not outlive it before Rust 1.89
+                Report::new(
+                    WRONG_OBJECT_TYPE,
+                    format_args!("index \"{name}\" column number {number} does not have default sorting behavior"),
+                )
+                .detail(format_args!("Cannot create a primary key or unique constraint using such an index."))
+                .at(query_string, location)
+                .raise();
             }
         }
     }
