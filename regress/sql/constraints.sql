@@ -28,7 +28,7 @@ FROM pg_class i JOIN pg_class c USING (oid) JOIN pg_index x ON x.indexrelid = i.
 SELECT replace(a.row, 'changed', 'made') = b.row AS same, a.row ~ 'encrypted_btree' = :'unique_too' AS is_encrypted
 FROM catalogs a, catalogs b WHERE a.index = 'changed_key' AND b.index = 'made_key';
 -- So it is with a table that is moved: the indexes that can be encrypted are, and go back with it.
-SELECT c.relname, CASE WHEN a.amname = 'btree' AND NOT :'unique_too' AND x.indisunique THEN 'encrypted_btree' ELSE a.amname END AS method
+SELECT c.relname, CASE WHEN a.amname = 'btree' AND NOT :'unique_too' AND x.indisunique AND c.relname !~ '^moved_part' THEN 'encrypted_btree' ELSE a.amname END AS method
 FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid JOIN pg_am a ON a.oid = c.relam
 WHERE x.indrelid::regclass::text ~ '^encrypted.(refers_)?moved' ORDER BY 1;
 CREATE TABLE original (i int PRIMARY KEY, t varchar(20), n name, d numeric, u char(4) UNIQUE) USING heap;
