@@ -19,6 +19,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION pg_vault_tde');
 sub fill
 {
 	my ($schema, $table_method, $method, $mark) = @_;
+	my $key = $node->pg_version >= 18 ? 'PRIMARY KEY' : 'NOT NULL';    # on 17 it would be a btree
 	$node->safe_psql('postgres', qq{
 		CREATE SCHEMA $schema;
 		SET search_path = $schema;
@@ -31,6 +32,10 @@ sub fill
 		CREATE UNLOGGED TABLE u (x text) USING $table_method;
 		CREATE INDEX u_x ON u USING $method (x);
 		INSERT INTO u SELECT '$mark-unlogged-' || i FROM generate_series(1, 300) i;
+		CREATE TABLE k (x varchar(60) $key, y varchar(60)) USING $table_method;
+		CREATE INDEX k_y ON k USING $method (y);
+		INSERT INTO k SELECT '$mark-constraint-' || i, '$mark-constraint-' || i FROM generate_series(1, 1000) i;
+		ALTER TABLE k ALTER x TYPE text COLLATE "C", ALTER y TYPE varchar(80); -- both indexes are made anew
 		CHECKPOINT;
 		INSERT INTO t SELECT i, '$mark-inserted-' || i, '$mark-second-' || i, '$mark-included' FROM generate_series(20001, 23000) i;
 		DELETE FROM t WHERE id BETWEEN 3000 AND 9000;
@@ -44,13 +49,13 @@ fill('encrypted', 'encrypted_heap', 'encrypted_btree', 'SECRET');
 fill('heap', 'heap', 'btree', 'PUBLIC');
 $node->restart;
 
-for my $kind (qw(key second included inserted unlogged), 'expression-PUBLIC')
+for my $kind (qw(key second included inserted unlogged constraint), 'expression-PUBLIC')
 {
 	my $mark = $kind =~ /expression/ ? 'PUBLIC-EXPRESSION' : "PUBLIC-$kind";
 	ok(files_with($mark, $node->data_dir) > 0, "$mark is found in the twin's files");
 }
 is_deeply([ files_with('SECRET', $node->data_dir) ], [], 'no key in the clear in the data directory, WAL included');
-for my $index (qw(built unique_one expression u_x))
+for my $index (qw(built unique_one expression u_x k_y))
 {
 	my $path = $node->safe_psql('postgres', "SELECT pg_relation_filepath('encrypted.$index')");
 	ok(-s $node->data_dir . "/$path" > 16384, "the file of $index is there");
