@@ -70,10 +70,11 @@ pub unsafe fn prepare(command: *mut sys::AlterTableStmt, query_string: *const c_
         }
         // the table that was locked, not another that may have come into the search path
         (*(*command).relation).schemaname = sys::get_namespace_name(sys::get_rel_namespace(table));
-        if (*(*command).cmds).length > 1 {
+        let moves = |part: *mut sys::AlterTableCmd| (*part).subtype == sys::AT_SetAccessMethod;
+        if !each((*command).cmds, moves) {
             // comes here again, alone
-            run_first(command, |part| (*part).subtype == sys::AT_SetAccessMethod, query_string);
-        } else {
+            run_first(command, moves, query_string);
+        } else if (*(*command).cmds).length == 1 {
             move_indexes(table, becomes_ours);
         }
     }
