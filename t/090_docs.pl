@@ -118,10 +118,19 @@ sub run_block
 	{
 		$run->pump until same_output($out, $block->{output} // '…');
 		$run->kill_kill;
+		no_slot_in_use('sub');
 		return (1, $out);
 	}
 	my $ok = $run->finish;
 	return ($ok, $ok ? $out : $out . $err =~ s/^psql:<stdin>:\d+: //mgr);
+}
+
+# Servers notice a little later that a client is gone.
+sub no_slot_in_use
+{
+	my ($but) = @_;
+	$node{publisher}->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_replication_slots WHERE active AND slot_name <> '$but')")
+		or die 'a slot remains in use';
 }
 
 for my $page (@order)
@@ -129,7 +138,11 @@ for my $page (@order)
 	my @blocks = page_of("$root/$page");
 	is_deeply([ map { "$page:$_->{line}: $_->{problem}" } grep { $_->{problem} } @blocks ], [], "$page: each block is run, or says why not");
 	next if !@blocks;
-	$node{publisher}->safe_psql('postgres', $given{$page}) if $given{$page};
+	if ($given{$page})
+	{
+		no_slot_in_use('none');
+		$node{publisher}->safe_psql('postgres', $given{$page});
+	}
 	for my $block (grep { !$_->{problem} } @blocks)
 	{
 		my $name = "$page:$block->{line} ($block->{info})";
