@@ -50,6 +50,7 @@ pg_callback! {
         sql::guc::define();
         sql::utility::register();
         sql::plaintext_indexes::register();
+        sql::reused_indexes::register();
         pg::shmem::register(&SEGMENTS);
         keys::register();
         stats::register();

@@ -26,7 +26,7 @@ sub node
 	my ($name, $install_path) = @_;
 	my @path = $install_path ? (install_path => $install_path) : ();
 	my $node = PostgreSQL::Test::Cluster->new($name, @path);
-	$node->init(allows_streaming => 'logical');
+	$node->init(allows_streaming => 'logical', force_initdb => 1);
 	$node->adjust_conf('postgresql.conf', 'autovacuum_worker_slots', undef) if @path;    # of 18's Cluster.pm, for 17
 	write_key($node->basedir . '/key');
 	$node->append_conf('postgresql.conf', join "\n", "shared_preload_libraries = 'pg_vault_tde'",

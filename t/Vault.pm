@@ -20,7 +20,8 @@ sub new_node
 	my ($name, @settings) = @_;
 	my @initdb = @settings && ref $settings[0] ? @{ shift @settings } : ();
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(allows_streaming => 'logical', extra => \@initdb);
+	# without options it is a copy of a template, if the environment names one
+	$node->init(allows_streaming => 'logical', (@initdb ? (extra => \@initdb) : ()));
 	write_key($node->basedir . '/key');
 	$node->append_conf('postgresql.conf', join "\n",
 		"shared_preload_libraries = 'pg_vault_tde'",

@@ -47,7 +47,7 @@ give() { [ "$(id -u)" != 0 ] || chown -R "$user:" "$@"; }
 as_user() {
 	local name run=(env -i LC_ALL=C "PATH=$bindir:/usr/local/bin:/usr/bin:/bin" "PG_CONFIG=$pg_config")
 	run+=("HOME=$work" "TMPDIR=$work/tmp")
-	for name in PGHOST PGPORT PGDATABASE PGUSER BAO TRANSACTIONS; do
+	for name in PGHOST PGPORT PGDATABASE PGUSER BAO TRANSACTIONS INITDB_TEMPLATE; do
 		[ -z "${!name:-}" ] || run+=("$name=${!name}")
 	done
 	[ "$(id -u)" != 0 ] || run=(runuser -u "$user" -- "${run[@]}")
@@ -88,14 +88,17 @@ start_cluster() {
 	fi
 }
 
-# Stops every server whose data directory lies below the workspace.
-stop_clusters() {
+# Stops every server whose data directory lies below directory $1.
+stop_clusters_below() {
 	local pid_file
-	[ -n "$work" ] && [ -d "$work" ] || return 0
+	[ -d "$1" ] || return 0
 	while IFS= read -r pid_file; do
 		as_user pg_ctl -D "${pid_file%/*}" -m immediate -w stop >/dev/null 2>&1 || true
-	done < <(find "$work" -name postmaster.pid)
+	done < <(find "$1" -name postmaster.pid)
 }
+
+# Stops every server of the workspace.
+stop_clusters() { [ -z "$work" ] || stop_clusters_below "$work"; }
 
 # Runs a command in a process group of its own, so that a signal to the script ends all of it at once.
 in_group() {

@@ -159,8 +159,15 @@ pg_callback! {
     }
 
     pub fn build(table: sys::Relation, outer: sys::Relation, info: *mut sys::IndexInfo) -> *mut sys::IndexBuildResult {
-        // SAFETY: an expression tree of the index.
-        unsafe { refuse_rows(outer, (*info).ii_Expressions) };
+        // SAFETY: an open table, and an expression tree of the index.
+        unsafe {
+            // Only REPACK (CONCURRENTLY) builds indexes before it puts the new files in the place of the old ones.
+            if (*(*table).rd_rel).relrewrite != INVALID_OID {
+                let original = sys::get_rel_name((*(*table).rd_rel).relrewrite);
+                super::refuse_concurrent_repack(str_of(original));
+            }
+            refuse_rows(outer, (*info).ii_Expressions);
+        }
         keys::ensure_first_generation();
         // SAFETY: the contract of the callback. nbtree takes no reference on the table, so a shadow in this frame will do.
         unsafe {

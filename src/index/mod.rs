@@ -41,8 +41,9 @@ use core::ffi::CStr;
 
 pub use build::has_rows;
 
+use crate::pg::error::FEATURE_NOT_SUPPORTED;
 use crate::pg::{sys, Oid};
-use crate::pg_callback;
+use crate::{pg_callback, pg_error};
 
 pg_callback! {
     /// The planner's question (18 and later).
@@ -72,6 +73,35 @@ pub unsafe fn is_encrypted(rel: sys::Relation) -> bool {
     unsafe {
         let routine = (*rel).rd_indam;
         !routine.is_null() && (*routine).ambuild.is_some_and(|f| core::ptr::fn_addr_eq(f, build::build as Build))
+    }
+}
+
+/// Raises the ERROR that REPACK (CONCURRENTLY) gets for a table with an encrypted index. It would build a new index and exchange
+/// the files of the two, but a key belongs to the index under whose OID it was encrypted.
+pub fn refuse_concurrent_repack(table: &str) -> ! {
+    pg_error!(
+        FEATURE_NOT_SUPPORTED, "REPACK (CONCURRENTLY) is not supported for table \"{table}\", which has encrypted indexes";
+        hint: ("Use REPACK without CONCURRENTLY.")
+    )
+}
+
+/// Whether a table has an index of `encrypted_btree`.
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn is_on(table: Oid) -> bool {
+    // SAFETY: the caller's promise; the list is private to the caller.
+    unsafe {
+        let lock = sys::AccessShareLock as i32;
+        let rel = sys::try_relation_open(table, lock);
+        if rel.is_null() {
+            return false;
+        }
+        let list = sys::RelationGetIndexList(rel);
+        let count = if list.is_null() { 0 } else { (*list).length as usize };
+        let found = (0..count).any(|i| sys::get_rel_relam((*(*list).elements.add(i)).oid_value) == method_oid());
+        sys::relation_close(rel, lock);
+        found
     }
 }
 

@@ -6,6 +6,7 @@ use core::ffi::c_char;
 use core::ptr;
 
 use super::encrypted_indexes::{each, mark, table_of};
+use super::subcommands::{changes_types, node, run, run_first};
 use crate::index::{method_oid, METHOD};
 use crate::pg::error::{Report, WRONG_OBJECT_TYPE};
 use crate::pg::{majors, rel, sys, Oid, INVALID_OID};
@@ -85,8 +86,9 @@ pub unsafe fn adopt(command: *mut sys::AlterTableStmt, query_string: *const c_ch
         }
         // the index belongs to this table, not to another that may have come into the search path
         (*relation).schemaname = sys::get_namespace_name(sys::get_rel_namespace(table));
+        // PostgreSQL looks at an index that is to be adopted after a change of type has made it anew
         if changes_types(command) {
-            run_others_first(command, query_string);
+            run_first(command, |part| constraint_of(part).is_null(), query_string);
         }
         let mut parts = ptr::null_mut();
         each((*command).cmds, |part: *mut sys::AlterTableCmd| {
@@ -100,30 +102,6 @@ pub unsafe fn adopt(command: *mut sys::AlterTableStmt, query_string: *const c_ch
             true
         });
         (*command).cmds = parts;
-    }
-}
-
-/// Whether the command may make indexes anew.
-unsafe fn changes_types(command: *mut sys::AlterTableStmt) -> bool {
-    // SAFETY: a parse tree.
-    unsafe { !each((*command).cmds, |part: *mut sys::AlterTableCmd| (*part).subtype != sys::AT_AlterColumnType) }
-}
-
-/// Runs the parts of the command that do not adopt an index, and takes them out of it: PostgreSQL looks at an index that is to be
-/// adopted after a change of type has made it anew.
-unsafe fn run_others_first(command: *mut sys::AlterTableStmt, query_string: *const c_char) {
-    // SAFETY: a private copy; the new command shares its parts with nobody.
-    unsafe {
-        let (mut adopting, mut others) = (ptr::null_mut(), ptr::null_mut());
-        each((*command).cmds, |part: *mut sys::AlterTableCmd| {
-            let list = if constraint_of(part).is_null() { &mut others } else { &mut adopting };
-            *list = sys::lappend(*list, part.cast());
-            true
-        });
-        let first: *mut sys::AlterTableStmt = sys::copyObjectImpl(command.cast()).cast();
-        (*first).cmds = others;
-        run(first, query_string);
-        (*command).cmds = adopting;
     }
 }
 
@@ -146,7 +124,7 @@ unsafe fn replace(
                 for i in 0..(*(*open).rd_index).indnkeyatts as usize {
                     let not_null: *mut sys::AlterTableCmd = node(sys::T_AlterTableCmd);
                     (*not_null).subtype = sys::AT_SetNotNull;
-                    (*not_null).name = sys::get_attname(table, key_column(open, i), false);
+                    (*not_null).name = sys::get_attname(table, rel::key_column(open, i), false);
                     parts = sys::lappend(parts, not_null.cast());
                 }
             }
@@ -161,11 +139,6 @@ unsafe fn replace(
         }
         sys::lappend(parts, part.cast())
     }
-}
-
-unsafe fn key_column(index: sys::Relation, i: usize) -> i16 {
-    // SAFETY: an index with more than `i` columns.
-    unsafe { *(*(*index).rd_index).indkey.values.as_ptr().add(i) }
 }
 
 /// Whether the index is one that PostgreSQL adopts, as far as it looks before it asks for a btree.
@@ -189,7 +162,7 @@ unsafe fn check_order(index: sys::Relation, table: Oid, query_string: *const c_c
     // SAFETY: an open index on columns of the table.
     unsafe {
         for i in 0..(*(*index).rd_index).indnkeyatts as usize {
-            let number = key_column(index, i);
+            let number = rel::key_column(index, i);
             let (mut type_oid, mut typmod, mut collation) = (0, 0, 0);
             sys::get_atttypetypmodcoll(table, number, &mut type_oid, &mut typmod, &mut collation);
             let class = sys::GetDefaultOpClass(type_oid, (*(*index).rd_rel).relam);
@@ -231,16 +204,6 @@ unsafe fn index_statement(constraint: *const sys::Constraint, index: Oid) -> *mu
     }
 }
 
-/// `makeNode()`
-unsafe fn node<T>(tag: sys::NodeTag) -> *mut T {
-    // SAFETY: each node begins with its tag.
-    unsafe {
-        let made: *mut T = sys::palloc0(size_of::<T>()).cast();
-        made.cast::<sys::NodeTag>().write(tag);
-        made
-    }
-}
-
 /// `ALTER INDEX … SET (deduplicate_items = 'OFF')`
 unsafe fn write_mark(index: Oid, query_string: *const c_char) {
     // SAFETY: nodes made here, given to the server as a part of the command.
@@ -254,29 +217,5 @@ unsafe fn write_mark(index: Oid, query_string: *const c_char) {
         (*command).cmds = sys::lappend(ptr::null_mut(), part.cast());
         (*command).objtype = sys::OBJECT_INDEX;
         run(command, query_string);
-    }
-}
-
-/// Runs a command as a part of that of the text `query_string`.
-unsafe fn run(command: *mut sys::AlterTableStmt, query_string: *const c_char) {
-    // SAFETY: nodes that nobody else uses, given to the server as a part of the command.
-    unsafe {
-        let statement: *mut sys::PlannedStmt = node(sys::T_PlannedStmt);
-        (*statement).commandType = sys::CMD_UTILITY;
-        (*statement).utilityStmt = command.cast();
-        (*statement).stmt_location = -1;
-        let context = sys::PROCESS_UTILITY_SUBCOMMAND;
-        let none = ptr::null_mut();
-        sys::ProcessUtility(
-            statement,
-            query_string,
-            false,
-            context,
-            none,
-            ptr::null_mut(),
-            sys::None_Receiver,
-            ptr::null_mut(),
-        );
-        sys::CommandCounterIncrement();
     }
 }

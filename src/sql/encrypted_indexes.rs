@@ -9,7 +9,7 @@
 use core::ffi::{c_char, CStr};
 use core::ptr;
 
-use super::adopted_indexes;
+use super::{adopted_indexes, moved_indexes};
 use crate::index::{has_rows, method_oid, settings, METHOD};
 use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
@@ -29,10 +29,16 @@ pub unsafe fn with_encrypted_indexes(
 ) -> *mut sys::PlannedStmt {
     // SAFETY: the caller's promise; nodes are of the type that their tag says.
     unsafe {
-        let node = (*statement).utilityStmt;
+        let mut statement = statement;
+        let mut node = (*statement).utilityStmt;
         let kind = (*node).type_;
         if kind == sys::T_IndexStmt {
             check_columns(node.cast());
+        }
+        if kind == sys::T_AlterTableStmt && moved_indexes::concerns(node.cast()) {
+            statement = sys::copyObjectImpl(statement.cast()).cast();
+            node = (*statement).utilityStmt;
+            moved_indexes::prepare(node.cast(), query_string);
         }
         let adopts = kind == sys::T_AlterTableStmt && adopted_indexes::concerns(node.cast());
         let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast(), query_string))
@@ -69,7 +75,7 @@ unsafe fn concerns_index(index: *mut sys::IndexStmt, query_string: *const c_char
             && {
                 let table = table_of((*index).relation);
                 table != INVALID_OID
-                    && is_encrypted(table)
+                    && (restored || wants_encrypted_indexes(table))
                     && each((*index).indexParams, |element: *mut sys::IndexElem| {
                         (*element).opclass.is_null()
                             && if (*element).name.is_null() {
@@ -133,11 +139,14 @@ unsafe fn concerns_table(command: *mut sys::AlterTableStmt) -> bool {
         if !majors::UNIQUE_BY_OTHER_METHODS || (*command).objtype != sys::OBJECT_TABLE {
             return false;
         }
-        let mut any = false;
-        for_each_constraint(command, |constraint, _| any |= may_encrypt() || is_marked((*constraint).options));
-        any && method_oid() != INVALID_OID && {
+        let (mut any, mut marked) = (false, false);
+        for_each_constraint(command, |constraint, _| {
+            any |= may_encrypt();
+            marked |= is_marked((*constraint).options);
+        });
+        (any || marked) && method_oid() != INVALID_OID && {
             let table = table_of((*command).relation);
-            table != INVALID_OID && is_encrypted(table)
+            table != INVALID_OID && (marked || wants_encrypted_indexes(table))
         }
     }
 }
@@ -146,6 +155,7 @@ unsafe fn encrypt_constraints(command: *mut sys::AlterTableStmt) {
     // SAFETY: a private copy.
     unsafe {
         let table = table_of((*command).relation);
+        let unasked = may_encrypt() && wants_encrypted_indexes(table);
         for_each_constraint(command, |constraint, column| {
             let fits = if column.is_null() {
                 each((*constraint).keys, |key: *mut sys::String| {
@@ -154,7 +164,7 @@ unsafe fn encrypt_constraints(command: *mut sys::AlterTableStmt) {
             } else {
                 type_has_class((*column).typeName)
             };
-            if fits && (may_encrypt() || is_marked((*constraint).options)) {
+            if fits && (unasked || is_marked((*constraint).options)) {
                 (*constraint).access_method = sys::pstrdup(METHOD.as_ptr());
                 (*constraint).options = mark((*constraint).options);
             }
@@ -229,6 +239,19 @@ pub unsafe fn table_of(name: *mut sys::RangeVar) -> Oid {
     // SAFETY: without a lock: what is decided here is looked at again by nobody, but a table keeps its method for as long as
     // commands that need the lock do not change it.
     unsafe { sys::RangeVarGetRelidExtended(name, sys::NoLock as i32, sys::RVR_MISSING_OK, None, ptr::null_mut()) }
+}
+
+/// Whether indexes of the table become encrypted ones. In a tree of partitions it is its root that decides, since an index can only be
+/// attached to one of the same access method.
+unsafe fn wants_encrypted_indexes(table: Oid) -> bool {
+    // SAFETY: syscache look-ups; the last of a partition's ancestors is the root.
+    unsafe {
+        if !sys::get_rel_relispartition(table) {
+            return is_encrypted(table);
+        }
+        let ancestors = sys::get_partition_ancestors(table);
+        is_encrypted((*(*ancestors).elements.add((*ancestors).length as usize - 1)).oid_value)
+    }
 }
 
 /// Whether the table, or for a partitioned one what will be in it, is encrypted.
@@ -361,6 +384,25 @@ pub unsafe fn is_marked(options: *mut sys::List) -> bool {
         });
     }
     marked
+}
+
+/// The options without the mark.
+///
+/// # Safety
+/// A list of DefElem, or null.
+pub unsafe fn unmark(options: *mut sys::List) -> *mut sys::List {
+    // SAFETY: a new list is made of the elements.
+    unsafe {
+        let mut kept = ptr::null_mut();
+        each(options, |option: *mut sys::DefElem| {
+            let only = sys::lappend(ptr::null_mut(), option.cast());
+            if !is_marked(only) {
+                kept = sys::lappend(kept, option.cast());
+            }
+            true
+        });
+        kept
+    }
 }
 
 /// The options with the mark, in place of what they said about deduplication, which there is none of.

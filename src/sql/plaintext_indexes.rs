@@ -6,7 +6,7 @@
 
 use core::ptr;
 
-use super::{encrypted_indexes, exchanged_indexes};
+use super::{encrypted_indexes, exchanged_indexes, reused_indexes};
 use crate::index::settings::{self, Plaintext};
 use crate::pg::error::{Report, FEATURE_NOT_SUPPORTED};
 use crate::pg::fmgr::str_of;
@@ -56,6 +56,8 @@ struct NewIndex {
     method: Oid,
     is_stored: bool,
     is_marked: bool,
+    /// it has the file of another index
+    is_reused: bool,
     name: sys::NameData,
 }
 
@@ -70,36 +72,61 @@ unsafe fn look_at(object: Oid) {
         if index.method == sys::BTREE_AM_OID && index.is_marked && exchanged_indexes::exchange(object, index.table) {
             return;
         }
-        if settings::plaintext() == Plaintext::Allow
-            || index.method == ours
-            || !index.is_stored
-            || !encrypted_indexes::is_encrypted(index.table)
-        {
-            return;
+        if index.method == ours && index.is_stored && index.is_reused {
+            reused_indexes::note(object);
         }
-        let name = str_of((&raw const index.name.data).cast());
-        let table = str_of(sys::get_rel_name(index.table));
-        let method = str_of(sys::get_am_name(index.method));
-        let report = Report::new(
-            FEATURE_NOT_SUPPORTED,
-            format_args!("index \"{name}\" keeps columns of encrypted table \"{table}\" in the clear"),
-        )
-        .detail(format_args!("The keys of access method \"{method}\" are not encrypted."))
-        .hint(format_args!(
-            "Use access method \"encrypted_btree\", or set \"pg_vault_tde.plaintext_indexes\" to \"allow\"."
-        ));
-        if settings::plaintext() == Plaintext::Error {
-            report.raise();
+        if index.method != ours && index.is_stored && encrypted_indexes::is_encrypted(index.table) {
+            say(str_of((&raw const index.name.data).cast()), index.table, index.method);
         }
-        report.log(sys::NOTICE);
     }
+}
+
+/// Says, or forbids, that an index that there is keeps columns of a table, which becomes an encrypted one, in the clear.
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn report(index: Oid, table: Oid) {
+    // SAFETY: syscache look-ups.
+    unsafe {
+        let method = sys::get_rel_relam(index);
+        if method != crate::index::method_oid() {
+            say(str_of(sys::get_rel_name(index)), table, method);
+        }
+    }
+}
+
+unsafe fn say(name: &str, table: Oid, method: Oid) {
+    if settings::plaintext() == Plaintext::Allow {
+        return;
+    }
+    // SAFETY: syscache look-ups.
+    let (table, method) = unsafe { (str_of(sys::get_rel_name(table)), str_of(sys::get_am_name(method))) };
+    let report = Report::new(
+        FEATURE_NOT_SUPPORTED,
+        format_args!("index \"{name}\" keeps columns of encrypted table \"{table}\" in the clear"),
+    )
+    .detail(format_args!("The keys of access method \"{method}\" are not encrypted."))
+    .hint(format_args!(
+        "Use access method \"encrypted_btree\", or set \"pg_vault_tde.plaintext_indexes\" to \"allow\"."
+    ));
+    if settings::plaintext() == Plaintext::Error {
+        report.raise();
+    }
+    report.log(sys::NOTICE);
 }
 
 /// None if `object` is no index.
 unsafe fn new_index(object: Oid) -> Option<NewIndex> {
     // SAFETY: catalog scans by the row as it was just written; the rows have the columns of their structs.
     unsafe {
-        let mut index = NewIndex { table: 0, method: 0, is_stored: false, is_marked: false, name: core::mem::zeroed() };
+        let mut index = NewIndex {
+            table: 0,
+            method: 0,
+            is_stored: false,
+            is_marked: false,
+            is_reused: false,
+            name: core::mem::zeroed(),
+        };
         let mut is_index = false;
         let (catalog, by, column) = (sys::RelationRelationId, sys::ClassOidIndexId, sys::Anum_pg_class_oid);
         with_row(catalog, by, column, object, |row, desc| {
@@ -108,6 +135,8 @@ unsafe fn new_index(object: Oid) -> Option<NewIndex> {
             is_index = index.is_stored || (*class).relkind as u8 == sys::RELKIND_PARTITIONED_INDEX;
             index.method = (*class).relam;
             index.name = (*class).relname;
+            // a new file is named after the OID
+            index.is_reused = (*class).relfilenode != object;
             index.is_marked = is_index && exchanged_indexes::has_mark(row, desc);
         });
         if !is_index {

@@ -169,9 +169,9 @@ fn aes_instructions() -> Option<bool> {
 
 fn decoding(call: Call) {
     // SAFETY: in a backend; the value is NUL-terminated.
-    let logical = unsafe { crate::pg::majors::logical_wal() };
+    let suffices = unsafe { crate::pg::majors::wal_level_suffices() };
     let wal_level = setting(c"wal_level").unwrap_or("unknown");
-    line(call, "wal_level", format_args!("{wal_level}"), logical);
+    line(call, "wal_level", format_args!("{wal_level}"), suffices);
     match plugin_list() {
         None => line(call, "output_plugin_libraries", format_args!("not needed by this server version"), true),
         Some((list, ok)) => line(call, "output_plugin_libraries", format_args!("{list}"), ok),

@@ -7,7 +7,7 @@ use super::encrypted_indexes::{is_encrypted, table_of, with_encrypted_indexes};
 use crate::pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
 use crate::pg::fmgr::str_of;
 use crate::pg::{majors, sys, BackendCell, Oid, INVALID_OID};
-use crate::{pg_callback, pg_error};
+use crate::{index, pg_callback, pg_error};
 
 static NEXT: BackendCell<sys::ProcessUtility_hook_type> = BackendCell::new(None);
 
@@ -63,8 +63,8 @@ unsafe fn order_access_methods(statement: *const sys::CreateAmStmt) {
     }
 }
 
-/// REPACK (CONCURRENTLY) of an encrypted table is refused before it has done anything. (The table access method refuses it, too,
-/// but the decoder that the command starts might be the first to find out.)
+/// REPACK (CONCURRENTLY) of an encrypted table, or of one with an encrypted index, is refused before it has done anything. (The
+/// access methods refuse it, too, but late, and the decoder that the command starts might be the first to find out.)
 unsafe fn refuse_concurrent_repack(node: *mut sys::Node) {
     // SAFETY: a parsed statement.
     unsafe {
@@ -75,6 +75,9 @@ unsafe fn refuse_concurrent_repack(node: *mut sys::Node) {
         let oid = table_of(table);
         if oid != INVALID_OID && is_encrypted(oid) {
             crate::heap::refuse_concurrent_repack(str_of(sys::get_rel_name(oid)));
+        }
+        if oid != INVALID_OID && index::is_on(oid) {
+            index::refuse_concurrent_repack(str_of(sys::get_rel_name(oid)));
         }
     }
 }
@@ -97,11 +100,15 @@ pg_callback! {
                 refuse_to_empty_the_key_table(node.cast());
             }
             refuse_concurrent_repack(node);
+            let alters_table = (*node).type_ == sys::T_AlterTableStmt;
             let discards_all = (*node).type_ == sys::T_DiscardStmt
                 && (*node.cast::<sys::DiscardStmt>()).target == sys::DISCARD_ALL;
             let statement = with_encrypted_indexes(statement, query_string);
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
+            if alters_table {
+                super::reused_indexes::build();
+            }
             if discards_all {
                 crate::keys::forget_plaintext();
             }

@@ -1,0 +1,32 @@
+-- REPACK, of PostgreSQL 19: VACUUM FULL and CLUSTER under a new name.
+CREATE TABLE t (id int PRIMARY KEY, gone text, a text, big text, n numeric);
+ALTER TABLE t ALTER big SET STORAGE EXTERNAL;
+INSERT INTO t SELECT i, 'gone', 'row ' || (i * 7919 % 1000), repeat(md5(i::text), 200), i FROM generate_series(1, 400) i;
+ALTER TABLE t DROP gone, ADD later text DEFAULT 'later';
+CREATE INDEX t_a ON t (a);
+DELETE FROM t WHERE id % 3 = 0;
+UPDATE t SET a = a || '!', big = CASE WHEN id % 2 = 0 THEN big ELSE reverse(big) END WHERE id % 4 = 0;
+REPACK t;
+SELECT count(*), sum(id), sum(hashtext(a)), sum(hashtext(big)), min(later), sum(n) FROM t;
+REPACK t USING INDEX t_a;
+SELECT string_agg(a, ',' ORDER BY ctid) = string_agg(a, ',' ORDER BY a) AS in_order FROM t;
+SELECT id, a, length(big), later FROM t WHERE a >= 'row 5' ORDER BY a LIMIT 5;
+DELETE FROM t WHERE id > 300;
+REPACK (ANALYZE) t;
+REPACK t USING INDEX; -- the one of the last time
+SELECT count(*), sum(hashtext(big)) FROM t;
+BEGIN;
+INSERT INTO t VALUES (1000, 'new', 'big', 1);
+REPACK t;
+ROLLBACK;
+SELECT count(*), sum(hashtext(big)) FROM t;
+CREATE TABLE parts (id int, x text) PARTITION BY RANGE (id);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (10);
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (10) TO (20);
+INSERT INTO parts SELECT i, 'part' FROM generate_series(0, 19) i;
+DELETE FROM parts WHERE id % 2 = 0;
+REPACK parts;
+SELECT * FROM parts ORDER BY id;
+CREATE MATERIALIZED VIEW m AS SELECT id, a FROM t;
+REPACK m;
+SELECT count(*) FROM m;
