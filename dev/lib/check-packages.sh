@@ -70,7 +70,7 @@ make_build_root() {
 		drop_root "$build"
 		copy_root "${suite[0]}" "$build"
 		apt_in "$build" update
-		apt_in "$build" install build-essential lintian rpm
+		apt_in "$build" install build-essential elfutils lintian rpm
 		run_in "$build" root useradd -m builder
 		unpack_source
 		apt_in "$build" ${suite[1]:+-t "${suite[1]}"} install "postgresql-server-dev-$major" # a preview is not in -all
