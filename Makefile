@@ -1,6 +1,6 @@
 # PGXS installs and tests; cargo builds.
 #
-#   make [install | installcheck | clean | uninstall] PG_CONFIG=/path/to/pg_config
+#   make [install | installcheck | clean | uninstall | dist] PG_CONFIG=/path/to/pg_config
 #
 # Each major has its own build under target/, so that several live side by side. Nothing is compiled through PGXS, whose
 # flags and LLVM step are those of the compiler that built PostgreSQL. `make installcheck` needs a running server that has
@@ -32,7 +32,7 @@ install: install-library
 uninstall: uninstall-library
 clean: clean-build
 
-.PHONY: build unit lint install-library uninstall-library clean-build output-directories
+.PHONY: build unit lint dist install-library uninstall-library clean-build output-directories
 
 # Only cargo knows what is out of date. But `sudo make install` after `make` installs what that user built: root may have no
 # cargo, and must not leave files of its own in target/.
@@ -50,6 +50,10 @@ unit:
 
 lint:
 	$(run_cargo) clippy --release --all-targets --locked -- -D warnings
+
+# The source archive, with vendored crates.
+dist:
+	dev/dist
 
 # The directory, put first in dynamic_library_path, makes stock subscribers' pgoutput go through us.
 install-library: build

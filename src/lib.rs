@@ -9,13 +9,14 @@ mod keys;
 mod maintenance;
 mod pg;
 mod sql;
+mod stats;
 mod toast;
 
 use pg::error::OBJECT_NOT_IN_PREREQUISITE_STATE;
 use pg::sys;
 
 /// What the library keeps in shared memory.
-static SEGMENTS: [&pg::shmem::Segment; 2] = [&keys::shared::SEGMENT, &maintenance::progress::SEGMENT];
+static SEGMENTS: [&pg::shmem::Segment; 3] = [&keys::shared::SEGMENT, &maintenance::progress::SEGMENT, &stats::SEGMENT];
 
 /// The server has loaded the library at its start.
 static PRELOADED: pg::BackendCell<bool> = pg::BackendCell::new(false);
@@ -49,8 +50,10 @@ pg_callback! {
         sql::guc::define();
         sql::utility::register();
         sql::plaintext_indexes::register();
+        sql::reused_indexes::register();
         pg::shmem::register(&SEGMENTS);
         keys::register();
+        stats::register();
         heap::register();
         index::register();
         toast::routine::register();

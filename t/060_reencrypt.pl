@@ -192,6 +192,8 @@ is($node->safe_psql('encrypted', q{SELECT * FROM vault_tde.verify('damaged')}), 
 		'(0,4)|the tuple does not have an encrypted form',
 		"(0,8)|column \"big\": chunk 0 of TOAST value $last_id does not authenticate"),
 	'verify() names what is damaged, and goes on');
+is($node->safe_psql('encrypted', q{SELECT kind, auth_failures FROM vault_tde.stat_relations WHERE tablerelid = 'damaged'::regclass ORDER BY kind}), "table|4\ntoast|1",
+	'... which is counted, each where it is');
 $node->safe_psql('encrypted', 'SELECT vault_tde.rotate_key()');
 ($rc, $out, $err) = $node->psql('encrypted', q{CALL vault_tde.reencrypt('damaged')});
 like($err, qr/ERROR:  could not decrypt tuple \(0,1\) of relation "damaged"\nHINT:  Run vault_tde.verify\(\)/, 'a damaged row stops re-encryption');

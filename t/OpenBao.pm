@@ -27,7 +27,11 @@ sub need_openbao
 	return $bao;
 }
 
-sub program { return grep { -x } $ENV{BAO} // (), map { "$_/bao" } split /:/, $ENV{PATH} }
+sub program
+{
+	my ($first) = grep { -x } $ENV{BAO} // (), map { "$_/bao" } split /:/, $ENV{PATH};
+	return $first;
+}
 
 # Makes a server that is not started: with dev => 1 one that keeps nothing, else one with files, TLS, an audit log, and AppRole.
 # Below its directory are "ca.pem", "token" (of the policy) and "secret-id".

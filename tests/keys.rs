@@ -14,6 +14,8 @@ mod blob;
 mod cache;
 #[path = "../src/keys/ring.rs"]
 mod ring;
+#[path = "../src/keys/tally.rs"]
+mod tally;
 
 use blob::{Blob, TransitKey};
 
@@ -184,4 +186,41 @@ fn a_wrapping_that_was_changed_leads_to_no_other_path() {
         assert!(Blob::parse(stored.as_bytes()).is_none(), "{stored:?}");
     }
     assert!(Blob::parse(b"1\n\ntransit\npg\nvault:v1:\xff").is_none());
+}
+
+/// What the cache has counted: (relation, sealed, opened) in the order of relations, those of one added up.
+fn counts(cache: &mut CipherCache) -> Vec<(u32, u64, u64)> {
+    let mut counts = std::collections::BTreeMap::new();
+    cache.give_counts(|oid, tally| {
+        let sum: &mut (u64, u64) = counts.entry(oid).or_default();
+        *sum = (sum.0 + tally.sealed.get(), sum.1 + tally.opened.get());
+        true
+    });
+    counts.into_iter().map(|(oid, (sealed, opened))| (oid, sealed, opened)).collect()
+}
+
+#[test]
+fn the_cache_counts_and_forgets_nothing_that_it_has_counted() {
+    let mut cache = CipherCache::new();
+    assert!(!cache.has_counts());
+    for oid in 1..5000 {
+        let place = cache.make(oid, Purpose::Heap, 1 + oid % 2, &DEK).expect("a cipher");
+        (0..oid % 3).for_each(|_| cache.count_sealed(place));
+        (0..oid % 5).for_each(|_| cache.count_opened(place));
+    }
+    cache.retain(|serial| serial == 1);
+    assert!(cache.has_counts());
+    let expected: Vec<_> = (1..5000u32)
+        .map(|oid| (oid, u64::from(oid % 3), u64::from(oid % 5)))
+        .filter(|&(_, sealed, opened)| sealed + opened > 0)
+        .collect();
+    let mut refused = 0;
+    cache.give_counts(|_, _| {
+        refused += 1;
+        false
+    });
+    assert_eq!(refused, expected.len(), "each relation was counted once");
+    assert_eq!(counts(&mut cache), expected, "what was refused is given again");
+    assert!(!cache.has_counts());
+    assert!(counts(&mut cache).is_empty(), "what was taken is not");
 }

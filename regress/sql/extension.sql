@@ -4,6 +4,7 @@ SET client_min_messages = warning;
 CREATE DATABASE regress_vault_extension;
 \connect regress_vault_extension
 SET client_min_messages = warning;
+SET pg_vault_tde.encrypt_indexes = off;
 
 -- without it
 CREATE TABLE t (id int) USING encrypted_heap;

@@ -43,6 +43,10 @@ SELECT id, b, c FROM t WHERE id BETWEEN 10 AND 15;
 SELECT id, upper(a) FROM t WHERE upper(a) = 'A7' AND id > 1000 AND b % 10 >= 7 ORDER BY upper(a), b % 10 DESC NULLS FIRST, id LIMIT 4;
 SELECT min(id), max(id) FROM t;
 SELECT left(a, 8), length(a) FROM t WHERE a > 'l' AND a < 'm';
+CREATE INDEX t_prefix ON t USING encrypted_btree (a COLLATE "C");
+EXPLAIN (COSTS OFF) SELECT count(*) FROM t WHERE a LIKE 'a9%' AND a <> 'a9';
+SELECT count(*) FROM t WHERE a LIKE 'a9%' AND a <> 'a9';
+DROP INDEX t_prefix;
 -- one plan for many values; a nested loop; an array that is a parameter
 SET plan_cache_mode = force_generic_plan;
 PREPARE by_id (int) AS SELECT id, b FROM t WHERE id = $1;
@@ -166,6 +170,10 @@ CREATE TABLE auto (id serial PRIMARY KEY, u text UNIQUE, v int, w int,
 CREATE INDEX auto_v ON auto (v);
 CREATE INDEX auto_pattern ON auto (u text_pattern_ops);
 CREATE INDEX auto_hash ON auto USING hash (v);
+CREATE INDEX auto_expression ON auto ((v + w), lower(u));
+CREATE INDEX auto_row ON auto ((ROW(v, u)::in_use)); -- btree: no encrypted index on rows
+CREATE INDEX auto_point ON auto ((point(v, w)));
+CREATE INDEX auto_wrong ON auto ((no_such_function(v)));
 ALTER TABLE auto ADD COLUMN x int UNIQUE, ADD COLUMN y int, ADD UNIQUE (y, v);
 CREATE TABLE liked (LIKE auto INCLUDING ALL);
 CREATE TABLE plain (id int PRIMARY KEY) USING heap;

@@ -1,7 +1,9 @@
 -- Index builds.
 SET client_min_messages = warning;
 \setenv PGDATABASE :DBNAME
+\setenv PGOPTIONS '-c pg_vault_tde.encrypt_indexes=off'
 \! "$PG_ABS_SRCDIR"/lib/twin indexes
+\setenv PGOPTIONS
 
 -- amcheck, where it is installed, compares each btree index with all rows of the table.
 SELECT count(*) > 0 AS has_amcheck FROM pg_available_extensions WHERE name = 'amcheck' \gset

@@ -174,18 +174,40 @@ pub fn open(cipher: &mut Cipher, stored: &[u8], out: &mut [MaybeUninit<u8>]) -> 
     let (masks_out, _) = sealed_out.split_first_chunk_mut::<4>().ok_or(WRONG)?;
     // SAFETY: decrypt has initialised all of sealed_out; an array of bytes needs no alignment.
     let sealed = unsafe { masks_out.as_ptr().cast::<[u8; 4]>().read() };
-    let merge = |sealed_mask: u16, stored_at: usize, of_transactions: u16| {
-        (sealed_mask & !of_transactions) | (read_u16(row.header, stored_at) & of_transactions)
-    };
-    let infomask2 = merge(read_u16(&sealed, 0), INFOMASK2_OFFSET, HEAP2_XACT_MASK);
-    let infomask = merge(read_u16(&sealed, 2), INFOMASK_OFFSET, HEAP_XACT_MASK);
-
     put(clear_out, clear);
-    let mut masks = [0; 4];
-    write_u16(&mut masks, 0, infomask2);
-    write_u16(&mut masks, 2, infomask);
-    put(masks_out, &masks);
+    put(masks_out, &merge_masks(sealed, row.header));
     Ok(())
+}
+
+/// Both infomasks of a tuple: what was sealed, with the transaction bits of the stored header.
+#[inline]
+fn merge_masks(sealed: [u8; 4], header: &[u8; DATA_OFFSET]) -> [u8; 4] {
+    let merge = |sealed_mask: u16, stored_at: usize, of_transactions: u16| {
+        (sealed_mask & !of_transactions) | (read_u16(header, stored_at) & of_transactions)
+    };
+    let mut masks = [0; 4];
+    write_u16(&mut masks, 0, merge(read_u16(&sealed, 0), INFOMASK2_OFFSET, HEAP2_XACT_MASK));
+    write_u16(&mut masks, 2, merge(read_u16(&sealed, 2), INFOMASK_OFFSET, HEAP_XACT_MASK));
+    masks
+}
+
+/// What of `stored` decides what it decrypts to: all behind the header's transaction fields. None if it is not a stored row.
+#[inline]
+pub fn authenticated(stored: &[u8]) -> Option<&[u8]> {
+    split(stored).and_then(|_| stored.get(GENERATION_OFFSET..))
+}
+
+/// Makes the tuple of `stored` of `out`, whose bytes from [`HEADER_CLEAR`] on are those that [`open`] has given for the same
+/// authenticated bytes: the rest comes from `stored`. False, and nothing done, if one of them is too short.
+#[inline]
+pub fn renew_header(stored: &[u8], out: &mut [u8]) -> bool {
+    let (Some((header, _)), Some(head)) = (stored.split_first_chunk(), out.first_chunk_mut::<DATA_OFFSET>()) else {
+        return false;
+    };
+    let sealed = [head[INFOMASK2_OFFSET], head[INFOMASK2_OFFSET + 1], head[INFOMASK_OFFSET], head[INFOMASK_OFFSET + 1]];
+    head[..HEADER_CLEAR].copy_from_slice(&header[..HEADER_CLEAR]);
+    head[HEADER_CLEAR..HOFF_OFFSET].copy_from_slice(&merge_masks(sealed, header));
+    true
 }
 
 /// The parts of a stored row.

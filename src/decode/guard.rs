@@ -19,7 +19,7 @@ use core::ptr;
 use super::session;
 use crate::pg::error::{Report, OBJECT_NOT_IN_PREREQUISITE_STATE};
 use crate::pg::fmgr::str_of;
-use crate::pg::{sys, BackendCell, Datum, Oid, INVALID_OID};
+use crate::pg::{sys, tuple, BackendCell, Datum, Oid, INVALID_OID};
 use crate::pg_callback;
 
 /// A walsender has built an entry of an encrypted table outside decoding, or must not trust those it has.
@@ -144,7 +144,7 @@ unsafe fn table_being_opened() -> *const c_char {
             if row.is_null() {
                 break;
             }
-            let class: sys::Form_pg_class = (*row).t_data.cast::<u8>().add((*(*row).t_data).t_hoff as usize).cast();
+            let class: sys::Form_pg_class = tuple::body(row);
             if (*class).relfilenode != INVALID_OID && is_remembered((*class).reltablespace, (*class).relfilenode) {
                 let schema = sys::get_namespace_name((*class).relnamespace);
                 name = sys::quote_qualified_identifier(schema, (&raw const (*class).relname.data).cast());

@@ -7,7 +7,7 @@ use crate::pg::fmgr::str_of;
 use crate::pg::memory::Scratch;
 use crate::pg::tuple::{self, maxalign, HeapTuple, HeapTupleData, HEAPTUPLESIZE};
 use crate::pg::{rel, sys, BackendCell, Oid};
-use crate::pg_error;
+use crate::{pg_error, stats};
 
 /// Bytes of a block that [`open_into`] needs for a stored tuple of `t_len` bytes.
 #[inline]
@@ -29,19 +29,38 @@ pub const fn seal_size(t_len: u32) -> usize {
 ///
 /// # Safety
 /// `stored` must be a valid tuple that stays in place, `block` MAXALIGNed and `open_size(t_len)` bytes long.
+#[inline]
 pub unsafe fn open_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
+    // SAFETY: the caller's promises.
+    unsafe { open_by(keys::open_row, key_oid, stored, block) }
+}
+
+/// [`open_into`] for a row that is likely to be read again soon.
+///
+/// # Safety
+/// As for [`open_into`].
+pub unsafe fn open_again_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
+    // SAFETY: the caller's promises.
+    unsafe { open_by(keys::open_row_again, key_oid, stored, block) }
+}
+
+/// `keys::open_row` or one that does the same.
+type Open = unsafe fn(Oid, &[u8], *mut u8) -> Result<usize, OpenError>;
+
+#[inline(always)]
+unsafe fn open_by(open: Open, key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
     // SAFETY: the caller's promises; the data part of the block is big enough for any plaintext of this stored length.
     unsafe {
         let plain: HeapTuple = block.cast();
         let data = block.add(HEAPTUPLESIZE);
-        match keys::open_row(key_oid, tuple::bytes(stored), data) {
+        match open(key_oid, tuple::bytes(stored), data) {
             Ok(len) => {
                 *plain = *stored;
                 (*plain).t_data = data.cast();
                 (*plain).t_len = len as u32;
                 plain
             }
-            Err(problem) => raise_unreadable(problem, stored),
+            Err(problem) => raise_unreadable(problem, key_oid, stored),
         }
     }
 }
@@ -123,7 +142,8 @@ pub unsafe fn take_header(plain: HeapTuple, stored: HeapTuple) {
 /// Says which row cannot be read and why, and never what is in it. A row of WAL has no ctid.
 #[cold]
 #[inline(never)]
-unsafe fn raise_unreadable(problem: OpenError, stored: HeapTuple) -> ! {
+unsafe fn raise_unreadable(problem: OpenError, key_oid: Oid, stored: HeapTuple) -> ! {
+    stats::note_failure(key_oid);
     // SAFETY: a valid tuple; get_rel_name gives null for a relation that is gone, str_of takes that as "".
     let (table, tid) = unsafe { (str_of(sys::get_rel_name((*stored).t_tableOid)), (*stored).t_self) };
     // SAFETY: pg_format gives a NUL-terminated string.

@@ -2,7 +2,7 @@
 //!
 //! Nothing here decrypts but scans with scan keys.
 
-use super::slot::{publish, publish_locked, raw_of, stored};
+use super::slot::{expect_again, publish, publish_locked, raw_of, stored};
 use crate::pg::rel::key_oid;
 use crate::pg::tuple::{clear, is_empty, TupleTableSlot};
 use crate::pg::{heapam, sys, Oid};
@@ -27,6 +27,17 @@ unsafe fn publish_found(scan: sys::TableScanDesc, slot: *mut TupleTableSlot, fou
         }
     }
     found
+}
+
+/// Pages of a table that counts as small: the planner reads such a table from one end to the other for a row that an index
+/// would find in a large one, so its rows are decrypted again and again.
+const SMALL: sys::BlockNumber = 32;
+
+/// Whether a sequential scan reads a small table.
+#[inline]
+unsafe fn is_small(scan: sys::TableScanDesc) -> bool {
+    // SAFETY: a scan of heapam is a HeapScanDesc.
+    unsafe { (*scan.cast::<sys::HeapScanDescData>()).rs_nblocks <= SMALL }
 }
 
 /// heapam returns from `scan_analyze_next_tuple` with the buffer's content lock held, and looks at the page anew when it is called
@@ -98,7 +109,11 @@ pg_callback! {
                 return getnextslot_with_keys(scan, direction, slot);
             }
             let found = heapam().scan_getnextslot.unwrap_unchecked()(scan, direction, raw_of(slot));
-            publish_found(scan, slot, found)
+            publish_found(scan, slot, found);
+            if found && is_small(scan) {
+                expect_again(slot);
+            }
+            found
         }
     }
 

@@ -33,6 +33,8 @@ pub struct VaultSlot {
     key_oid: Oid,
     /// The slot's tuple is the one in `buffer`.
     opened: bool,
+    /// The lazy row is likely to be read again soon, by another scan.
+    again: bool,
     /// Whoever asks for an attribute of the lazy row holds the content lock of its page, shared.
     locked: bool,
     /// Where the row is decrypted to; lives in `tts_mcxt`.
@@ -133,8 +135,19 @@ pub unsafe fn publish(slot: *mut TupleTableSlot, key_oid: Oid) {
         (*slot).tts_tid = (*raw).base.base.tts_tid;
         (*slot).tts_tableOid = (*raw).base.base.tts_tableOid;
         (*vault).key_oid = key_oid;
+        (*vault).again = false;
         recent::note(slot);
     }
+}
+
+/// Says of the row just published that it is likely to be read again soon, by another scan.
+///
+/// # Safety
+/// As for [`publish`].
+#[inline]
+pub unsafe fn expect_again(slot: *mut TupleTableSlot) {
+    // SAFETY: a slot of ours.
+    unsafe { (*slot.cast::<VaultSlot>()).again = true }
 }
 
 /// [`publish`] for a caller that returns with the content lock of the row's page held, shared, and that looks at the page
@@ -226,8 +239,11 @@ unsafe fn decrypt(vault: *mut VaultSlot) {
         }
         let stored = (*vault).raw.base.tuple;
         let plain = recent::plaintext(stored, vault.cast());
-        if plain.is_null() {
-            open_to_buffer(vault, stored, (*vault).key_oid);
+        let key_oid = (*vault).key_oid;
+        if plain.is_null() && (*vault).again {
+            fill_buffer(vault, stored, |block| row::open_again_into(key_oid, stored, block));
+        } else if plain.is_null() {
+            open_to_buffer(vault, stored, key_oid);
         } else {
             fill_buffer(vault, stored, |block| row::copy_opened(plain, stored, block));
         }

@@ -66,7 +66,10 @@ unsafe fn refuse_rows(outer: sys::Relation, expressions: *mut sys::List) {
 }
 
 /// Whether values of the type are rows, or arrays or ranges of such.
-unsafe fn has_rows(type_oid: Oid) -> bool {
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn has_rows(type_oid: Oid) -> bool {
     // SAFETY: syscache look-ups.
     unsafe {
         let base = sys::getBaseType(type_oid);

@@ -53,6 +53,12 @@ impl Cache {
         self.count = count;
     }
 
+    /// Whether there is no table.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.slots.is_null()
+    }
+
     /// Cleanses the plaintext and frees the table.
     pub fn end(&mut self) {
         if !self.slots.is_null() {

@@ -256,8 +256,10 @@ impl Column {
             let len = key::plain_len(stored.len()).unwrap_or(0);
             let out = self.remember(side, stored, len);
             self.opened[side].stored_len = 0;
-            if !self.cache.find(stored, out, len) {
+            if self.cache.is_none() {
                 self.decrypt(stored, out);
+            } else if !self.cache.find(stored, out, len) {
+                self.decrypt_once(stored, out);
                 self.cache.keep(stored, out, len);
             }
             self.opened[side].stored_len = stored.len();
@@ -362,6 +364,16 @@ impl Column {
 
     #[inline]
     unsafe fn decrypt(&self, stored: &[u8], out: *mut u8) {
+        let place = Place { index: self.index, column: self.number };
+        // SAFETY: the caller has reserved room for the plaintext.
+        if let Err(error) = unsafe { keys::open_key_again(place, stored, out) } {
+            raise_not_opened(self.index, self.number, error);
+        }
+    }
+
+    /// [`Column::decrypt`] for who has a cache of its own.
+    #[inline]
+    unsafe fn decrypt_once(&self, stored: &[u8], out: *mut u8) {
         let place = Place { index: self.index, column: self.number };
         // SAFETY: the caller has reserved room for the plaintext.
         if let Err(error) = unsafe { keys::open_key(place, stored, out) } {
@@ -516,6 +528,7 @@ fn index_name(index: Oid) -> &'static str {
 #[cold]
 #[inline(never)]
 fn raise_foreign(index: Oid, column: u8) -> ! {
+    crate::stats::note_failure(index);
     pg_error!(DATA_CORRUPTED, "index \"{}\" contains a key that is not its own in column {column}", index_name(index);
         hint: ("Please REINDEX it."))
 }
@@ -523,6 +536,7 @@ fn raise_foreign(index: Oid, column: u8) -> ! {
 #[cold]
 #[inline(never)]
 fn raise_not_opened(index: Oid, column: u8, error: OpenError) -> ! {
+    crate::stats::note_failure(index);
     let name = index_name(index);
     match error {
         OpenError::UnknownGeneration(byte) => {

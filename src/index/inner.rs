@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::column::{Column, ValueType};
 use crate::pg::error::{INTERNAL_ERROR, WRONG_OBJECT_TYPE};
 use crate::pg::memory::{self, slice, MemoryContext};
-use crate::pg::{majors, rel, sys, varlena, BackendCell, Oid};
+use crate::pg::{majors, rel, sys, tuple, varlena, BackendCell, Oid};
 use crate::{keys, pg_error};
 
 /// Room for `rd_options` of a btree.
@@ -427,8 +427,7 @@ unsafe fn is_compressible(outer: sys::Relation, i: usize) -> bool {
         if tuple.is_null() {
             return true;
         }
-        let row = (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff));
-        let storage = (*row.cast::<sys::FormData_pg_attribute>()).attstorage as u8;
+        let storage = (*tuple::body::<sys::FormData_pg_attribute>(tuple)).attstorage as u8;
         sys::ReleaseSysCache(tuple);
         storage == sys::TYPSTORAGE_EXTENDED || storage == sys::TYPSTORAGE_MAIN
     }

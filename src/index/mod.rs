@@ -39,6 +39,8 @@ pub mod verify;
 
 use core::ffi::CStr;
 
+pub use build::has_rows;
+
 use crate::pg::error::FEATURE_NOT_SUPPORTED;
 use crate::pg::{sys, Oid};
 use crate::{pg_callback, pg_error};

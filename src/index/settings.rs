@@ -15,7 +15,7 @@ pub enum Plaintext {
 
 /// `pg_vault_tde.encrypt_indexes`
 pub static ENCRYPT: BackendCell<bool> = BackendCell::new(ENCRYPT_DEFAULT);
-pub const ENCRYPT_DEFAULT: bool = false;
+pub const ENCRYPT_DEFAULT: bool = true;
 
 /// `pg_vault_tde.plaintext_indexes`
 pub static PLAINTEXT: BackendCell<c_int> = BackendCell::new(Plaintext::Notice as c_int);

@@ -82,6 +82,7 @@ unsafe fn pages(index: &Index, report: &mut Report<'_>) -> bool {
             let whole = index.keys_of(block, copy, strategy, |found, stored| {
                 if let Err(error) = (*index.column(&found)).try_open(stored) {
                     sound = false;
+                    crate::stats::note_failure(relation::oid(index.rel));
                     let problem = match error {
                         OpenError::NotEncrypted => "is not a key of this column",
                         OpenError::UnknownGeneration(_) => "is encrypted with a key that this database does not have",

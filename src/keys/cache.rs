@@ -2,7 +2,10 @@
 //!
 //! A four-way set-associative cache of fixed size: nothing is allocated to find a cipher, and the least recently used of
 //! a set makes room for a new one. A cipher with its two key schedules takes about 3 KiB, so a full cache 3 MiB.
+//!
+//! Beside each cipher is counted what it has done. A bit for each set says that there is something to be counted in it.
 
+use super::tally::Tally;
 use crate::crypto::{kdf, Cipher, Key};
 use crate::pg::Oid;
 
@@ -37,21 +40,33 @@ struct Entry {
     /// `DataKey::serial`
     serial: u32,
     purpose: Purpose,
+    /// Not given to [`CipherCache::give_counts`] yet.
+    tally: Tally,
     cipher: Option<Cipher>,
 }
 
 impl Entry {
-    const EMPTY: Entry = Entry { oid: 0, serial: 0, purpose: Purpose::Heap, cipher: None };
+    const EMPTY: Entry = Entry { oid: 0, serial: 0, purpose: Purpose::Heap, tally: Tally::ZERO, cipher: None };
 }
+
+const WORDS: usize = SETS / u64::BITS as usize;
 
 /// The cache; a static of the backend.
 pub struct CipherCache {
     sets: [[Entry; WAYS]; SETS],
+    /// The sets in which a tally is not zero.
+    counted: [u64; WORDS],
+    /// Tallies of entries that had to go.
+    left_over: Vec<(Oid, Tally)>,
 }
 
 impl CipherCache {
     pub const fn new() -> CipherCache {
-        CipherCache { sets: [const { [const { Entry::EMPTY }; WAYS] }; SETS] }
+        CipherCache {
+            sets: [const { [const { Entry::EMPTY }; WAYS] }; SETS],
+            counted: [0; WORDS],
+            left_over: Vec::new(),
+        }
     }
 
     /// Where the cipher of `oid`'s key for `purpose` under the data key `serial` is, if it is here: for [`Self::at`].
@@ -76,7 +91,10 @@ impl CipherCache {
         let place = Place::of(oid, serial);
         let set = &mut self.sets[place.0];
         set.rotate_right(1);
-        set[0] = Entry { oid, serial, purpose, cipher: Some(cipher) };
+        if !set[0].tally.is_zero() {
+            self.left_over.push((set[0].oid, set[0].tally));
+        }
+        set[0] = Entry { oid, serial, purpose, tally: Tally::ZERO, cipher: Some(cipher) };
         Some(place)
     }
 
@@ -86,10 +104,64 @@ impl CipherCache {
         self.sets[place.0][0].cipher.as_mut()
     }
 
+    /// Counts what the cipher at `place` has sealed: one row, chunk or key.
+    #[inline]
+    pub fn count_sealed(&mut self, place: Place) {
+        if self.sets[place.0][0].tally.sealed.add_one() {
+            self.mark_counted(place);
+        }
+    }
+
+    /// Counts what the cipher at `place` has opened.
+    #[inline]
+    pub fn count_opened(&mut self, place: Place) {
+        if self.sets[place.0][0].tally.opened.add_one() {
+            self.mark_counted(place);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn mark_counted(&mut self, place: Place) {
+        self.counted[place.0 / u64::BITS as usize] |= 1 << (place.0 % u64::BITS as usize);
+    }
+
+    /// Whether [`Self::give_counts`] has something to give.
+    pub fn has_counts(&self) -> bool {
+        !self.left_over.is_empty() || self.counted.iter().any(|&word| word != 0)
+    }
+
+    /// Gives what was counted, by relation (which may come several times), and begins again at zero. What `take` refuses
+    /// stays.
+    pub fn give_counts(&mut self, mut take: impl FnMut(Oid, &Tally) -> bool) {
+        self.left_over.retain(|(oid, tally)| !take(*oid, tally));
+        for (word, sets) in self.counted.iter_mut().zip(self.sets.chunks_mut(u64::BITS as usize)) {
+            let mut rest = *word;
+            while rest != 0 {
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                let mut all_taken = true;
+                for entry in sets[bit as usize].iter_mut().filter(|entry| !entry.tally.is_zero()) {
+                    if take(entry.oid, &entry.tally) {
+                        entry.tally = Tally::ZERO;
+                    } else {
+                        all_taken = false;
+                    }
+                }
+                if all_taken {
+                    *word &= !(1 << bit);
+                }
+            }
+        }
+    }
+
     /// Drops the ciphers of data keys that `keep` does not want.
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
         for entry in self.sets.as_flattened_mut() {
             if entry.cipher.is_some() && !keep(entry.serial) {
+                if !entry.tally.is_zero() {
+                    self.left_over.push((entry.oid, entry.tally));
+                }
                 *entry = Entry::EMPTY;
             }
         }

@@ -7,7 +7,7 @@ use super::table::{self, NewRow, Which};
 use super::{load, shared, vault, BACKEND};
 use crate::crypto::wrap::KeyId;
 use crate::keys::ring::DataKey;
-use crate::pg::error::{Report, OBJECT_NOT_IN_PREREQUISITE_STATE, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_OBJECT};
+use crate::pg::error::{log, Report, OBJECT_NOT_IN_PREREQUISITE_STATE, PROGRAM_LIMIT_EXCEEDED, UNDEFINED_OBJECT};
 use crate::pg::{check_for_interrupts, sys, BackendCell, Datum};
 use crate::pg_error;
 
@@ -171,7 +171,10 @@ unsafe fn add(rel: sys::Relation, generation: i32) {
     // SAFETY: `rel` is open and locked; the report is raised from a frame that owns nothing.
     unsafe {
         match make_key(generation) {
-            Ok(row) => table::insert(rel, &row),
+            Ok(row) => {
+                table::insert(rel, &row);
+                log(format_args!("made data key {generation}, wrapped by key provider \"{}\"", row.provider));
+            }
             Err(report) => {
                 check_for_interrupts(); // why a provider may have given up
                 report.raise()

@@ -5,7 +5,10 @@
 //! |------------------|-----------------------------------------------------------------|--------------------------|
 //! | `rows.rs`        | seals and opens rows and chunks                                 | every row                |
 //! | `cache.rs`       | ciphers by relation, purpose and data key                       | every row                |
+//! | `plaintext_cache.rs` | what is likely to be opened again              | rows of small tables; index descents |
+//! | `tally.rs`       | counts what each cipher has done                                | every row                |
 //! | `ring.rs`        | this backend's copy of the key table                            | every row                |
+//! | `counts.rs`      | hands these counts to the statistics                            | each transaction's end   |
 //! | `load.rs`        | reads the key table into the ring; when that is due             | after a rotation         |
 //! | `generations.rs` | the current generation; makes the first and the next            | each statement; seldom   |
 //! | `table.rs`       | `vault_tde.data_keys`: finds, reads and writes its rows         | after a rotation         |
@@ -17,9 +20,11 @@
 //! | `settings.rs`    | the variables of the configuration parameters                   |                          |
 
 mod cache;
+mod counts;
 mod file;
 mod generations;
 mod load;
+mod plaintext_cache;
 pub mod provider;
 mod rewrap;
 mod ring;
@@ -29,6 +34,7 @@ pub mod settings;
 pub mod shared;
 mod survey;
 mod table;
+mod tally;
 mod vault;
 
 use crate::crypto::IvPool;
@@ -38,10 +44,11 @@ pub use generations::{
     copy_rows, current_generation, delete, ensure_first_generation, key_id_of, lock_table, only_generation, prepare,
     prepare_to_open, refresh, rotate,
 };
+pub use plaintext_cache::forget as forget_plaintext;
 pub use rewrap::rewrap;
 pub use rows::{
-    open_chunk, open_chunk_of_generation, open_key, open_key_of_generation, open_row, open_row_of_generation,
-    seal_chunk, seal_key, seal_row, OpenError, Opened,
+    open_chunk, open_chunk_of_generation, open_key, open_key_again, open_key_of_generation, open_row, open_row_again,
+    open_row_of_generation, seal_chunk, seal_key, seal_row, OpenError, Opened,
 };
 pub use survey::{survey, Survey};
 pub use table::is_key_table;
@@ -60,4 +67,5 @@ static BACKEND: BackendCell<Backend> =
 /// What `_PG_init` does for the keys.
 pub fn register() {
     load::register();
+    counts::register();
 }

@@ -7,7 +7,7 @@ use super::ring::DataKey;
 use super::table::{self, NewRow, StoredKey, Which};
 use super::{load, BACKEND};
 use crate::crypto::wrap::KeyId;
-use crate::pg::error::Report;
+use crate::pg::error::{log, Report};
 use crate::pg::{check_for_interrupts, sys};
 
 /// Wraps every data key of the database anew in the current transaction, and returns how many there are. The provider is
@@ -38,6 +38,7 @@ pub fn rewrap() -> i32 {
             }
         }
         sys::table_close(rel, sys::NoLock as i32);
+        log(format_args!("wrapped {count} data keys anew by key provider \"{}\"", Provider::configured().name()));
         count as i32
     }
 }

@@ -7,8 +7,8 @@
 
 use core::mem::MaybeUninit;
 
-use super::cache::Purpose;
-use super::{generations, load, Backend, BACKEND};
+use super::cache::{Place as CachePlace, Purpose};
+use super::{generations, load, plaintext_cache, Backend, BACKEND};
 use crate::crypto::chunk::{self, ChunkError};
 use crate::crypto::key::{self, KeyError, Place};
 use crate::crypto::row::{self, RowError};
@@ -206,6 +206,28 @@ pub unsafe fn open_row(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, O
     unsafe { open_row_of_generation(oid, stored, out) }.map(|opened| opened.len)
 }
 
+/// [`open_row`] for a row that is likely to be read again soon: its plaintext is kept (`plaintext_cache.rs`).
+///
+/// # Safety
+/// As for [`open_row`].
+#[inline]
+pub unsafe fn open_row_again(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    let (Some(authenticated), Some(len)) = (row::authenticated(stored), row::plain_len(stored.len())) else {
+        return Err(OpenError::NotEncrypted);
+    };
+    // SAFETY: the caller's promise: room for the tuple, whose first bytes are not encrypted.
+    unsafe {
+        let (sealed_out, sealed_len) = (out.add(row::HEADER_CLEAR), len - row::HEADER_CLEAR);
+        if plaintext_cache::find(oid, authenticated, sealed_out, sealed_len) {
+            row::renew_header(stored, core::slice::from_raw_parts_mut(out, len));
+        } else {
+            open_row(oid, stored, out)?;
+            plaintext_cache::keep(oid, authenticated, sealed_out, sealed_len);
+        }
+    }
+    Ok(len)
+}
+
 /// [`open_row`] that also tells the row's key generation, of which the row itself says the low byte only.
 ///
 /// # Safety
@@ -273,6 +295,23 @@ pub unsafe fn open_key(place: Place, stored: &[u8], out: *mut u8) -> Result<usiz
     unsafe { open_key_of_generation(place, stored, out) }.map(|opened| opened.len)
 }
 
+/// [`open_key`] for a key that is likely to be compared again soon, as [`open_row_again`].
+///
+/// # Safety
+/// As for [`open_key`].
+#[inline]
+pub unsafe fn open_key_again(place: Place, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    let len = key::plain_len(stored.len()).ok_or(OpenError::NotEncrypted)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !plaintext_cache::find(place.index, stored, out, len) {
+            open_key(place, stored, out)?;
+            plaintext_cache::keep(place.index, stored, out, len);
+        }
+    }
+    Ok(len)
+}
+
 /// [`open_key`] that also tells the key generation.
 ///
 /// # Safety
@@ -312,10 +351,14 @@ unsafe fn seal<F: Form>(backend: &mut Backend, form: F, oid: Oid, plain: &[u8], 
     let iv =
         backend.ivs.next(pid, fill).map_err(|_| Miss::Broken("could not generate random initialisation vectors"))?;
     let current = backend.ring.current().ok_or(Miss::NoKey)?;
-    let (cipher, generation) = cipher(backend, oid, F::PURPOSE, current)?;
+    let (place, generation) = place(backend, oid, F::PURPOSE, current)?;
+    let cipher = backend.ciphers.at(place).ok_or(Miss::NoKey)?;
     // SAFETY: the caller of the sealing function promises the room.
     let out = unsafe { output(out, F::stored_len(plain.len())) };
-    form.seal(cipher, &iv, generation as u8, plain, out).map_err(|_| Miss::Broken("OpenSSL could not encrypt a row"))
+    form.seal(cipher, &iv, generation as u8, plain, out)
+        .map_err(|_| Miss::Broken("OpenSSL could not encrypt a row"))?;
+    backend.ciphers.count_sealed(place);
+    Ok(())
 }
 
 #[inline]
@@ -337,9 +380,13 @@ unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Resul
     let (backend, out) = unsafe { (&mut *BACKEND.as_ptr(), output(out, len)) };
     let mut index = backend.ring.newest(byte).ok_or(Miss::NoKey)?;
     loop {
-        let (cipher, generation) = cipher(backend, oid, F::PURPOSE, index)?;
+        let (place, generation) = place(backend, oid, F::PURPOSE, index)?;
+        let cipher = backend.ciphers.at(place).ok_or(Miss::NoKey)?;
         match form.open(cipher, stored, out) {
-            Ok(()) => return Ok(Opened { len, generation }),
+            Ok(()) => {
+                backend.ciphers.count_opened(place);
+                return Ok(Opened { len, generation });
+            }
             Err(RowError::NotEncrypted) => return Err(Miss::NotEncrypted),
             Err(RowError::Cipher(CipherError::Authentication) | RowError::Authentication) => {
                 index = backend.ring.older(index).ok_or(Miss::Authentication)?;
@@ -349,9 +396,9 @@ unsafe fn open<F: Form>(form: F, oid: Oid, stored: &[u8], out: *mut u8) -> Resul
     }
 }
 
-/// The cipher of relation `oid` under the ring's key at `index`, and that key's generation.
+/// Where the cipher of relation `oid` under the ring's key at `index` is in the cache, and that key's generation.
 #[inline]
-fn cipher(backend: &mut Backend, oid: Oid, purpose: Purpose, index: usize) -> Result<(&mut Cipher, i32), Miss> {
+fn place(backend: &mut Backend, oid: Oid, purpose: Purpose, index: usize) -> Result<(CachePlace, i32), Miss> {
     let key = backend.ring.key(index).ok_or(Miss::NoKey)?;
     let place = match backend.ciphers.find(oid, purpose, key.serial) {
         Some(place) => place,
@@ -361,8 +408,7 @@ fn cipher(backend: &mut Backend, oid: Oid, purpose: Purpose, index: usize) -> Re
             made.ok_or(Miss::Broken("OpenSSL could not make the key of a relation"))?
         }
     };
-    let cipher = backend.ciphers.at(place).ok_or(Miss::NoKey)?;
-    Ok((cipher, key.generation))
+    Ok((place, key.generation))
 }
 
 /// # Safety

@@ -30,6 +30,9 @@ pub static VAULT_TIMEOUT: BackendCell<c_int> = BackendCell::new(VAULT_TIMEOUT_DE
 /// `pg_vault_tde.key_cache_size`
 pub static KEY_CACHE_SIZE: BackendCell<c_int> = BackendCell::new(KEY_CACHE_SIZE_DEFAULT);
 
+/// `pg_vault_tde.plaintext_cache`, in kilobytes
+pub static PLAINTEXT_CACHE: BackendCell<c_int> = BackendCell::new(PLAINTEXT_CACHE_DEFAULT);
+
 /// `pg_vault_tde.rows_per_key_warning`
 pub static ROWS_PER_KEY_WARNING: BackendCell<c_int> = BackendCell::new(ROWS_PER_KEY_WARNING_DEFAULT);
 
@@ -40,6 +43,10 @@ pub const VAULT_TIMEOUT_MIN: c_int = 100;
 pub const VAULT_TIMEOUT_MAX: c_int = 600_000;
 pub const KEY_CACHE_SIZE_DEFAULT: c_int = 256;
 pub const KEY_CACHE_SIZE_MAX: c_int = 65536;
+pub const PLAINTEXT_CACHE_DEFAULT: c_int = 4096;
+pub const PLAINTEXT_CACHE_MAX: c_int = 1024 * 1024;
+/// Less is none: a page for each size of place.
+const PLAINTEXT_CACHE_MIN: usize = 64;
 
 /// The path of the key file; empty if none is set.
 pub fn key_file() -> Vec<u8> {
@@ -63,6 +70,14 @@ pub fn vault_timeout() -> Duration {
 
 pub fn key_cache_size() -> usize {
     usize::try_from(KEY_CACHE_SIZE.get()).unwrap_or(0)
+}
+
+/// `pg_vault_tde.plaintext_cache` in bytes: a power of two, or 0.
+pub fn plaintext_cache() -> usize {
+    match usize::try_from(PLAINTEXT_CACHE.get()).unwrap_or(0) {
+        0..PLAINTEXT_CACHE_MIN => 0,
+        kilobytes => 1024 << kilobytes.ilog2(),
+    }
 }
 
 pub fn rows_per_key_warning() -> u64 {

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::ptr;
 
-use crate::pg::{memory, sys, Oid, INVALID_OID};
+use crate::pg::{memory, sys, tuple, Oid, INVALID_OID};
 
 /// The encrypted relations of this database, TOAST tables among them, as the catalogs say now: those of transactions that
 /// have not committed are missing. In the current memory context.
@@ -55,8 +55,7 @@ unsafe fn for_each_class(mut body: impl FnMut(&sys::FormData_pg_class)) {
             if tuple.is_null() {
                 break;
             }
-            let class: *const sys::FormData_pg_class =
-                (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff)).cast();
+            let class: *const sys::FormData_pg_class = tuple::body(tuple);
             body(&*class);
         }
         sys::systable_endscan(scan);
@@ -80,8 +79,7 @@ pub unsafe fn indexes<'a>(of_table: Option<Oid>) -> &'a [Oid] {
             if tuple.is_null() {
                 break;
             }
-            let index: *const sys::FormData_pg_index =
-                (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff)).cast();
+            let index: *const sys::FormData_pg_index = tuple::body(tuple);
             let oid = (*index).indexrelid;
             let wanted = of_table.is_none_or(|table| (*index).indrelid == table);
             let is_stored = || sys::get_rel_relkind(oid) as u8 == sys::RELKIND_INDEX;

@@ -184,6 +184,7 @@ impl Work {
             if is_dead(place, offset, buffer, self.oldest_xmin) {
                 return;
             }
+            target.note_failure();
             let name = relation::name(target.rel);
             let block = place.block;
             match problem {

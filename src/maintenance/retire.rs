@@ -8,7 +8,7 @@
 use super::stored::Kind;
 use super::{census, progress, relations};
 use crate::keys;
-use crate::pg::error::{pg_format, OBJECT_IN_USE, OBJECT_NOT_IN_PREREQUISITE_STATE, UNDEFINED_OBJECT};
+use crate::pg::error::{log, pg_format, OBJECT_IN_USE, OBJECT_NOT_IN_PREREQUISITE_STATE, UNDEFINED_OBJECT};
 use crate::pg::fmgr::str_of;
 use crate::pg::{spi, sys, Oid};
 use crate::pg_error;
@@ -48,6 +48,7 @@ pub unsafe fn retire(generation: i32) {
         }
         refuse_slots_behind(since, generation);
         keys::delete(generation, &key_id);
+        log(format_args!("deleted data key {generation}"));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::pg::page::PAGE_SIZE;
 use crate::pg::tuple::{self, HeapTuple};
 use crate::pg::varlena::Varlena;
 use crate::pg::{rel as relation, sys, BackendCell, Oid};
-use crate::{heap, toast};
+use crate::{heap, stats, toast};
 
 /// Where plaintext is while a form is looked at or sealed again; one at a time.
 static PLAIN: BackendCell<Scratch> = BackendCell::new(Scratch::new());
@@ -116,6 +116,11 @@ impl Target {
                 }
             }
         }
+    }
+
+    /// Counts a tuple that [`Target::open`] could not open, if that is to be reported.
+    pub fn note_failure(&self) {
+        stats::note_failure(self.key_oid);
     }
 
     /// What [`Target::open`] has decrypted.

@@ -13,6 +13,7 @@ use crate::pg::page::{self, Item, PageCopy, Place};
 use crate::pg::tuple::{HeapTupleData, ItemPointerData};
 use crate::pg::varlena::{self, Varlena};
 use crate::pg::{check_for_interrupts, majors, memory, rel as relation, sys, Datum, INVALID_OID};
+use crate::stats;
 use crate::toast::store::{try_for_each_chunk, Chunks};
 use crate::toast::{piece_len, pieces, PIECE_SIZE};
 
@@ -173,6 +174,7 @@ impl Verifier {
             memory::cleanse(piece.as_mut_ptr().cast(), PIECE_SIZE);
             match (bad, complete) {
                 (Some(seq), _) => {
+                    stats::note_failure(toast);
                     self.fault(
                         tid,
                         format_args!("column \"{column}\": chunk {seq} of TOAST value {id} does not authenticate"),
@@ -190,6 +192,7 @@ impl Verifier {
     }
 
     unsafe fn unreadable(&self, tid: &ItemPointerData, problem: OpenError) {
+        self.target.note_failure();
         // SAFETY: as for `verify`.
         unsafe {
             match problem {

@@ -27,6 +27,7 @@ impl SqlState {
     }
 }
 
+pub const SUCCESSFUL_COMPLETION: SqlState = SqlState::new(b"00000");
 pub const FEATURE_NOT_SUPPORTED: SqlState = SqlState::new(b"0A000");
 pub const INVALID_PARAMETER_VALUE: SqlState = SqlState::new(b"22023");
 pub const NULL_VALUE_NOT_ALLOWED: SqlState = SqlState::new(b"22004");
@@ -42,6 +43,11 @@ pub const SYSTEM_ERROR: SqlState = SqlState::new(b"58000");
 pub const INTERNAL_ERROR: SqlState = SqlState::new(b"XX000");
 pub const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
 pub const PROGRAM_LIMIT_EXCEEDED: SqlState = SqlState::new(b"54000");
+
+/// A line in the server's log about something that somebody may want to look up one day.
+pub fn log(text: fmt::Arguments<'_>) {
+    Report::new(SUCCESSFUL_COMPLETION, text).log(sys::LOG);
+}
 
 /// Formats into memory of the current context; the result ends with NUL and belongs to PostgreSQL.
 pub fn pg_format(text: fmt::Arguments<'_>) -> *mut c_char {
@@ -70,12 +76,26 @@ pub struct Report {
     message: *mut c_char,
     detail: *mut c_char,
     hint: *mut c_char,
+    /// characters, from 1; 0 for none
+    position: c_int,
 }
 
 impl Report {
     /// A message in PostgreSQL's style: lower case, no full stop.
     pub fn new(code: SqlState, message: fmt::Arguments<'_>) -> Self {
-        Self { code, message: pg_format(message), detail: ptr::null_mut(), hint: ptr::null_mut() }
+        Self { code, message: pg_format(message), detail: ptr::null_mut(), hint: ptr::null_mut(), position: 0 }
+    }
+
+    /// `parser_errposition()`: where in the command's text the fault is, as a node's `location` says (bytes, or -1).
+    ///
+    /// # Safety
+    /// `text` must be null or the NUL-terminated text that the node was parsed from.
+    pub unsafe fn at(mut self, text: *const c_char, location: c_int) -> Self {
+        if location >= 0 && !text.is_null() {
+            // SAFETY: the caller's promise; the function stops at the text's end.
+            self.position = unsafe { sys::pg_mbstrlen_with_len(text, location) } + 1;
+        }
+        self
     }
 
     /// errdetail(): whole sentences.
@@ -115,6 +135,9 @@ impl Report {
             if !self.hint.is_null() {
                 sys::errhint(c"%s".as_ptr(), self.hint);
             }
+            if self.position != 0 {
+                sys::errposition(self.position);
+            }
             sys::errfinish(c"pg_vault_tde".as_ptr(), 0, ptr::null());
         }
     }
@@ -153,7 +176,7 @@ fn raise_panic(payload: Box<dyn core::any::Any + Send>) -> ! {
         pg_format(format_args!("pg_vault_tde: internal error: {said}"))
     };
     drop(payload);
-    Report { code: INTERNAL_ERROR, message: text, detail: ptr::null_mut(), hint: ptr::null_mut() }.raise()
+    Report { code: INTERNAL_ERROR, message: text, detail: ptr::null_mut(), hint: ptr::null_mut(), position: 0 }.raise()
 }
 
 /// Defines a function that PostgreSQL calls: `extern "C-unwind"`, with the body behind the [`fence`]. The check in

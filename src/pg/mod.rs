@@ -24,6 +24,7 @@ pub mod varlena;
     dead_code,
     unsafe_op_in_unsafe_fn,
     improper_ctypes,
+    unknown_lints,
     unnecessary_transmutes,
     clippy::all,
     clippy::undocumented_unsafe_blocks

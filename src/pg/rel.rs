@@ -27,6 +27,15 @@ pub unsafe fn name<'a>(rel: Relation) -> &'a str {
     unsafe { str_of((&raw const (*(*rel).rd_rel).relname.data).cast()) }
 }
 
+/// The table's column that key column `i`, from 0, of an index is; 0 for an expression.
+///
+/// # Safety
+/// `index` must be an open index with more than `i` columns.
+pub unsafe fn key_column(index: Relation, i: usize) -> i16 {
+    // SAFETY: the caller's promise.
+    unsafe { *(*(*index).rd_index).indkey.values.as_ptr().add(i) }
+}
+
 /// Schema and name of a decoded change's table: for the transient heap of a rewrite, those of the table being rewritten. In
 /// the current memory context or valid while the relation is open; the schema is null if it is not found.
 ///

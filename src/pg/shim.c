@@ -10,7 +10,7 @@ const Pg_magic_struct *
 pgv_magic(void)
 {
 #if PG_VERSION_NUM >= 180000
-	static const Pg_magic_struct magic = PG_MODULE_MAGIC_DATA(.name = "pg_vault_tde", .version = "1.0");
+	static const Pg_magic_struct magic = PG_MODULE_MAGIC_DATA(.name = "pg_vault_tde", .version = "1.1");
 #else
 	static const Pg_magic_struct magic = PG_MODULE_MAGIC_DATA;
 #endif

@@ -25,6 +25,16 @@ pub unsafe fn bytes<'a>(tuple: HeapTuple) -> &'a [u8] {
     unsafe { core::slice::from_raw_parts((*tuple).t_data.cast::<u8>(), (*tuple).t_len as usize) }
 }
 
+/// `GETSTRUCT()`: a catalog row's columns of fixed length, as the struct `T` of the catalog.
+///
+/// # Safety
+/// `tuple` must be a row of that catalog; the result lives as long as it does.
+#[inline]
+pub unsafe fn body<T>(tuple: HeapTuple) -> *mut T {
+    // SAFETY: a heap tuple's data begins at t_hoff.
+    unsafe { (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff)).cast() }
+}
+
 /// `ItemPointerGetBlockNumberNoCheck()`
 #[inline]
 pub fn block_number(tid: &ItemPointerData) -> u32 {

@@ -9,37 +9,51 @@
 use core::ffi::{c_char, CStr};
 use core::ptr;
 
-use crate::index::{method_oid, settings, METHOD};
+use super::{adopted_indexes, moved_indexes};
+use crate::index::{has_rows, method_oid, settings, METHOD};
 use crate::pg::error::UNDEFINED_OBJECT;
 use crate::pg::fmgr::str_of;
 use crate::pg::{majors, sys, Oid, INVALID_OID};
 use crate::pg_error;
 
-const OPTION: &CStr = c"deduplicate_items";
+pub const OPTION: &CStr = c"deduplicate_items";
 const MARK: &CStr = c"OFF";
 
 /// The command with encrypted indexes where they are due: as it is, or a changed copy.
 ///
 /// # Safety
-/// `statement` must be a utility command that is about to be run; in a transaction.
-pub unsafe fn with_encrypted_indexes(statement: *mut sys::PlannedStmt) -> *mut sys::PlannedStmt {
+/// `statement` must be a utility command that is about to be run, of the text `query_string`; in a transaction.
+pub unsafe fn with_encrypted_indexes(
+    statement: *mut sys::PlannedStmt,
+    query_string: *const c_char,
+) -> *mut sys::PlannedStmt {
     // SAFETY: the caller's promise; nodes are of the type that their tag says.
     unsafe {
-        let node = (*statement).utilityStmt;
+        let mut statement = statement;
+        let mut node = (*statement).utilityStmt;
         let kind = (*node).type_;
         if kind == sys::T_IndexStmt {
             check_columns(node.cast());
         }
-        let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast()))
+        if kind == sys::T_AlterTableStmt && moved_indexes::concerns(node.cast()) {
+            statement = sys::copyObjectImpl(statement.cast()).cast();
+            node = (*statement).utilityStmt;
+            moved_indexes::prepare(node.cast(), query_string);
+        }
+        let adopts = kind == sys::T_AlterTableStmt && adopted_indexes::concerns(node.cast());
+        let concerned = (kind == sys::T_IndexStmt && concerns_index(node.cast(), query_string))
             || (kind == sys::T_AlterTableStmt && concerns_table(node.cast()));
-        if !concerned {
+        if !concerned && !adopts {
             return statement;
         }
         let statement: *mut sys::PlannedStmt = sys::copyObjectImpl(statement.cast()).cast();
         let node = (*statement).utilityStmt;
+        if adopts {
+            adopted_indexes::adopt(node.cast(), query_string);
+        }
         if kind == sys::T_IndexStmt {
             encrypt_index(node.cast());
-        } else {
+        } else if concerned {
             encrypt_constraints(node.cast());
         }
         statement
@@ -47,7 +61,7 @@ pub unsafe fn with_encrypted_indexes(statement: *mut sys::PlannedStmt) -> *mut s
 }
 
 /// CREATE INDEX, and the indexes of the constraints of CREATE TABLE, which come here one by one.
-unsafe fn concerns_index(index: *mut sys::IndexStmt) -> bool {
+unsafe fn concerns_index(index: *mut sys::IndexStmt, query_string: *const c_char) -> bool {
     // SAFETY: a node of that type.
     unsafe {
         let restored = (*index).isconstraint && is_marked((*index).options);
@@ -61,11 +75,44 @@ unsafe fn concerns_index(index: *mut sys::IndexStmt) -> bool {
             && {
                 let table = table_of((*index).relation);
                 table != INVALID_OID
-                    && is_encrypted(table)
+                    && (restored || wants_encrypted_indexes(table))
                     && each((*index).indexParams, |element: *mut sys::IndexElem| {
-                        (*element).opclass.is_null() && has_class(table, (*element).name)
+                        (*element).opclass.is_null()
+                            && if (*element).name.is_null() {
+                                let type_oid = expression_type(table, index, (*element).expr, query_string);
+                                is_ordered_as_by_btree(type_oid) && !has_rows(type_oid)
+                            } else {
+                                has_class(table, (*element).name)
+                            }
                     })
             }
+    }
+}
+
+/// The type of an expression of CREATE INDEX. Raises what PostgreSQL raises of an expression that is wrong.
+unsafe fn expression_type(
+    table: Oid,
+    index: *const sys::IndexStmt,
+    expression: *mut sys::Node,
+    query_string: *const c_char,
+) -> Oid {
+    // SAFETY: as transformIndexStmt does, with a copy of the expression.
+    unsafe {
+        if (*index).transformed {
+            return sys::exprType(expression);
+        }
+        let lock = sys::AccessShareLock as i32;
+        let rel = sys::table_open(table, lock);
+        let state = sys::make_parsestate(ptr::null_mut());
+        (*state).p_sourcetext = query_string;
+        let item = sys::addRangeTableEntryForRelation(state, rel, lock, ptr::null_mut(), false, true);
+        sys::addNSItemToQuery(state, item, false, true, true);
+        let copy = sys::copyObjectImpl(expression.cast()).cast();
+        let transformed = sys::transformExpr(state, copy, sys::EXPR_KIND_INDEX_EXPRESSION);
+        let type_oid = sys::exprType(transformed);
+        sys::free_parsestate(state);
+        sys::table_close(rel, lock);
+        type_oid
     }
 }
 
@@ -92,11 +139,14 @@ unsafe fn concerns_table(command: *mut sys::AlterTableStmt) -> bool {
         if !majors::UNIQUE_BY_OTHER_METHODS || (*command).objtype != sys::OBJECT_TABLE {
             return false;
         }
-        let mut any = false;
-        for_each_constraint(command, |constraint, _| any |= may_encrypt() || is_marked((*constraint).options));
-        any && method_oid() != INVALID_OID && {
+        let (mut any, mut marked) = (false, false);
+        for_each_constraint(command, |constraint, _| {
+            any |= may_encrypt();
+            marked |= is_marked((*constraint).options);
+        });
+        (any || marked) && method_oid() != INVALID_OID && {
             let table = table_of((*command).relation);
-            table != INVALID_OID && is_encrypted(table)
+            table != INVALID_OID && (marked || wants_encrypted_indexes(table))
         }
     }
 }
@@ -105,6 +155,7 @@ unsafe fn encrypt_constraints(command: *mut sys::AlterTableStmt) {
     // SAFETY: a private copy.
     unsafe {
         let table = table_of((*command).relation);
+        let unasked = may_encrypt() && wants_encrypted_indexes(table);
         for_each_constraint(command, |constraint, column| {
             let fits = if column.is_null() {
                 each((*constraint).keys, |key: *mut sys::String| {
@@ -113,7 +164,7 @@ unsafe fn encrypt_constraints(command: *mut sys::AlterTableStmt) {
             } else {
                 type_has_class((*column).typeName)
             };
-            if fits && (may_encrypt() || is_marked((*constraint).options)) {
+            if fits && (unasked || is_marked((*constraint).options)) {
                 (*constraint).access_method = sys::pstrdup(METHOD.as_ptr());
                 (*constraint).options = mark((*constraint).options);
             }
@@ -180,7 +231,7 @@ unsafe fn is_added(command: *mut sys::AlterTableStmt, name: *const c_char) -> bo
     found
 }
 
-/// The OID of a named table; InvalidOid if there is none.
+/// The table's OID, or InvalidOid; not locked.
 ///
 /// # Safety
 /// In a transaction.
@@ -190,7 +241,23 @@ pub unsafe fn table_of(name: *mut sys::RangeVar) -> Oid {
     unsafe { sys::RangeVarGetRelidExtended(name, sys::NoLock as i32, sys::RVR_MISSING_OK, None, ptr::null_mut()) }
 }
 
+/// Whether indexes of the table become encrypted ones. In a tree of partitions it is its root that decides, since an index can only be
+/// attached to one of the same access method.
+unsafe fn wants_encrypted_indexes(table: Oid) -> bool {
+    // SAFETY: syscache look-ups; the last of a partition's ancestors is the root.
+    unsafe {
+        if !sys::get_rel_relispartition(table) {
+            return is_encrypted(table);
+        }
+        let ancestors = sys::get_partition_ancestors(table);
+        is_encrypted((*(*ancestors).elements.add((*ancestors).length as usize - 1)).oid_value)
+    }
+}
+
 /// Whether the table, or for a partitioned one what will be in it, is encrypted.
+///
+/// # Safety
+/// In a transaction.
 pub unsafe fn is_encrypted(table: Oid) -> bool {
     // SAFETY: syscache look-ups.
     unsafe {
@@ -209,13 +276,10 @@ pub unsafe fn is_encrypted(table: Oid) -> bool {
     }
 }
 
-/// Whether the column's type can be indexed by `encrypted_btree`; true for an expression (null), whose type is not known yet.
+/// Whether the column's type can be indexed by `encrypted_btree`.
 unsafe fn has_class(table: Oid, column: *const c_char) -> bool {
     // SAFETY: syscache look-ups.
     unsafe {
-        if column.is_null() {
-            return true;
-        }
         let number = sys::get_attnum(table, column);
         number != 0 && is_ordered_as_by_btree(sys::get_atttype(table, number))
     }
@@ -223,7 +287,10 @@ unsafe fn has_class(table: Oid, column: *const c_char) -> bool {
 
 /// Whether `encrypted_btree` keeps values of the type in the order in which btree does. It may have an operator class for a
 /// type that the type can be taken for (text for citext), and so another equality.
-unsafe fn is_ordered_as_by_btree(type_oid: Oid) -> bool {
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn is_ordered_as_by_btree(type_oid: Oid) -> bool {
     // SAFETY: syscache look-ups.
     unsafe {
         let ours = sys::GetDefaultOpClass(type_oid, method_oid());
@@ -287,8 +354,11 @@ unsafe fn type_has_class(name: *mut sys::TypeName) -> bool {
     }
 }
 
-/// Whether `test` holds for all elements of a list of pointers.
-unsafe fn each<T>(list: *mut sys::List, mut test: impl FnMut(*mut T) -> bool) -> bool {
+/// Whether `test` holds for all elements of a list of pointers. Stops at the first for which it does not.
+///
+/// # Safety
+/// A list of such nodes, or null.
+pub unsafe fn each<T>(list: *mut sys::List, mut test: impl FnMut(*mut T) -> bool) -> bool {
     // SAFETY: a list of such nodes, or null.
     unsafe {
         let count = if list.is_null() { 0 } else { (*list).length as usize };
@@ -297,7 +367,10 @@ unsafe fn each<T>(list: *mut sys::List, mut test: impl FnMut(*mut T) -> bool) ->
 }
 
 /// Whether the options carry the mark of an encrypted constraint.
-unsafe fn is_marked(options: *mut sys::List) -> bool {
+///
+/// # Safety
+/// A list of DefElem, or null.
+pub unsafe fn is_marked(options: *mut sys::List) -> bool {
     let mut marked = false;
     // SAFETY: a list of DefElem.
     unsafe {
@@ -313,8 +386,30 @@ unsafe fn is_marked(options: *mut sys::List) -> bool {
     marked
 }
 
+/// The options without the mark.
+///
+/// # Safety
+/// A list of DefElem, or null.
+pub unsafe fn unmark(options: *mut sys::List) -> *mut sys::List {
+    // SAFETY: a new list is made of the elements.
+    unsafe {
+        let mut kept = ptr::null_mut();
+        each(options, |option: *mut sys::DefElem| {
+            let only = sys::lappend(ptr::null_mut(), option.cast());
+            if !is_marked(only) {
+                kept = sys::lappend(kept, option.cast());
+            }
+            true
+        });
+        kept
+    }
+}
+
 /// The options with the mark, in place of what they said about deduplication, which there is none of.
-unsafe fn mark(options: *mut sys::List) -> *mut sys::List {
+///
+/// # Safety
+/// A list of DefElem that may be changed, or null.
+pub unsafe fn mark(options: *mut sys::List) -> *mut sys::List {
     // SAFETY: nodes are made in the current memory context; the list is a private copy.
     unsafe {
         let mut kept = ptr::null_mut();

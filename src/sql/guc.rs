@@ -1,13 +1,15 @@
 //! The configuration parameters `pg_vault_tde.*`. Only those that have an effect are defined.
 
-use core::ffi::{c_char, c_int, CStr};
+use core::ffi::{c_char, c_int, c_void, CStr};
 use core::ptr;
 
 use crate::decode::inner;
 use crate::index::settings::{self, Plaintext};
+use crate::keys::forget_plaintext;
 use crate::keys::provider::Provider;
 use crate::keys::settings as keys;
 use crate::pg::{sys, BackendCell};
+use crate::{pg_callback, stats};
 
 const fn option(name: *const c_char, value: c_int) -> sys::config_enum_entry {
     sys::config_enum_entry { name, val: value, hidden: false }
@@ -31,7 +33,7 @@ struct VaultSetting {
     private: bool,
 }
 
-const VAULT_SETTINGS: [VaultSetting; 8] = [
+static VAULT_SETTINGS: [VaultSetting; 8] = [
     VaultSetting {
         name: c"pg_vault_tde.vault_addr",
         short: c"Address of the HashiCorp Vault or OpenBao server that wraps data keys.",
@@ -140,6 +142,13 @@ static PLAINTEXT_INDEXES: BackendCell<[sys::config_enum_entry; 4]> = BackendCell
     option(ptr::null(), 0),
 ]);
 
+pg_callback! {
+    /// What was kept is given up; the next entry finds the new size.
+    fn assign_plaintext_cache(_new: c_int, _extra: *mut c_void) {
+        forget_plaintext();
+    }
+}
+
 /// Defines all parameters. Called once, by `_PG_init`.
 pub fn define() {
     // SAFETY: names and texts are literals, variables and option lists statics; guc.c keeps pointers to them.
@@ -186,6 +195,20 @@ pub fn define() {
             None,
         );
         sys::DefineCustomIntVariable(
+            c"pg_vault_tde.plaintext_cache".as_ptr(),
+            c"Memory of a session for decrypted rows of small tables and decrypted keys of indexes that it may need again.".as_ptr(),
+            c"Rounded down to a power of two; 0 keeps none.".as_ptr(),
+            keys::PLAINTEXT_CACHE.as_ptr(),
+            keys::PLAINTEXT_CACHE_DEFAULT,
+            0,
+            keys::PLAINTEXT_CACHE_MAX,
+            sys::PGC_SUSET,
+            sys::GUC_UNIT_KB as c_int,
+            None,
+            Some(assign_plaintext_cache),
+            None,
+        );
+        sys::DefineCustomIntVariable(
             c"pg_vault_tde.rows_per_key_warning".as_ptr(),
             c"Number of encrypted rows of a relation from which on VACUUM warns that it needs a new key.".as_ptr(),
             c"One key should not encrypt more than 4294967296 rows of a relation.".as_ptr(),
@@ -194,6 +217,20 @@ pub fn define() {
             1,
             c_int::MAX,
             sys::PGC_SUSET,
+            0,
+            None,
+            None,
+            None,
+        );
+        sys::DefineCustomIntVariable(
+            c"pg_vault_tde.stat_relations_max".as_ptr(),
+            c"Number of relations whose encrypted and decrypted rows the server counts.".as_ptr(),
+            c"When there are more, counters that were not used lately make room for others.".as_ptr(),
+            stats::MAX_RELATIONS.as_ptr(),
+            stats::MAX_DEFAULT,
+            stats::MAX_MIN,
+            stats::MAX_MAX,
+            sys::PGC_POSTMASTER,
             0,
             None,
             None,

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::pg::{sys, Datum, Oid, INVALID_OID};
+use crate::pg::{sys, tuple, Datum, Oid, INVALID_OID};
 use crate::pg_function;
 
 pg_function! {
@@ -15,8 +15,7 @@ pg_function! {
             if tuple.is_null() {
                 return call.null();
             }
-            let class = (*tuple).t_data.cast::<u8>().add(usize::from((*(*tuple).t_data).t_hoff));
-            let class: *const sys::FormData_pg_class = class.cast();
+            let class: *const sys::FormData_pg_class = tuple::body(tuple);
             let (kind, method) = ((*class).relkind as u8, (*class).relam);
             sys::ReleaseSysCache(tuple);
             has_storage(kind).then(|| is_encrypted_method(method))

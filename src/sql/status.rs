@@ -110,8 +110,12 @@ unsafe fn key_lines(lines: &mut [Line]) -> usize {
         bad => add("data keys", format_args!("{keys}, of which {bad} cannot be unwrapped"), false),
     }
     if outdated > 0 {
-        let text = format_args!("{outdated} to be wrapped anew by vault_tde.rewrap_keys()");
-        add("data keys under an older key", text, false);
+        // in one statement: what format_args! makes may not outlive it before Rust 1.89
+        add(
+            "data keys under an older key",
+            format_args!("{outdated} to be wrapped anew by vault_tde.rewrap_keys()"),
+            false,
+        );
     }
     count
 }

@@ -100,9 +100,18 @@ pg_callback! {
                 refuse_to_empty_the_key_table(node.cast());
             }
             refuse_concurrent_repack(node);
-            let statement = with_encrypted_indexes(statement);
+            let alters_table = (*node).type_ == sys::T_AlterTableStmt;
+            let discards_all = (*node).type_ == sys::T_DiscardStmt
+                && (*node.cast::<sys::DiscardStmt>()).target == sys::DISCARD_ALL;
+            let statement = with_encrypted_indexes(statement, query_string);
             let next = NEXT.get().unwrap_or(sys::standard_ProcessUtility);
             next(statement, query_string, read_only_tree, context, params, query_env, dest, completion);
+            if alters_table {
+                super::reused_indexes::build();
+            }
+            if discards_all {
+                crate::keys::forget_plaintext();
+            }
             if sys::IsBinaryUpgrade && (*node).type_ == sys::T_CreateAmStmt {
                 order_access_methods(node.cast());
             }

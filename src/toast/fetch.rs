@@ -7,7 +7,7 @@ use crate::crypto::chunk::CHUNK_OVERHEAD;
 use crate::keys::{self, OpenError};
 use crate::pg::error::DATA_CORRUPTED;
 use crate::pg::{rel as relation, sys, varlena, Oid};
-use crate::{pg_callback, pg_error};
+use crate::{pg_callback, pg_error, stats};
 
 pg_callback! {
     pub fn relation_fetch_toast_slice(
@@ -63,7 +63,10 @@ unsafe fn open(toastrel: sys::Relation, value_id: Oid, seq: u32, stored: &[u8], 
 #[inline(never)]
 unsafe fn raise_unreadable(problem: OpenError, toastrel: sys::Relation, value_id: Oid, seq: u32) -> ! {
     // SAFETY: the relation is open.
-    let table = unsafe { relation::name(toastrel) };
+    let table = unsafe {
+        stats::note_failure(relation::oid(toastrel));
+        relation::name(toastrel)
+    };
     match problem {
         OpenError::UnknownGeneration(byte) => pg_error!(
             DATA_CORRUPTED,
