@@ -20,7 +20,7 @@ use crate::pg_error;
 pub unsafe fn set_method(index: Oid, table: Oid, method: Oid, expressions: *mut sys::List) {
     // SAFETY: catalogs are read and written as index_create does; the caller's promise.
     unsafe {
-        let row = copy_of(sys::INDEXRELID as i32, index, 0);
+        let row = copy_of(sys::INDEXRELID as _, index, 0);
         let form: *const sys::FormData_pg_index = body(row);
         let nkeys = (*form).indnkeyatts as usize;
         let mut classes = [INVALID_OID; sys::INDEX_MAX_KEYS as usize];
@@ -111,7 +111,7 @@ unsafe fn update_class(index: Oid, method: Oid) {
     const COLUMNS: usize = sys::Natts_pg_class as usize;
     // SAFETY: a copy of the index's row.
     unsafe {
-        let mut row = copy_of(sys::RELOID as i32, index, 0);
+        let mut row = copy_of(sys::RELOID as _, index, 0);
         if sys::get_index_constraint(index) != INVALID_OID {
             let mut is_null = false;
             let column = sys::Anum_pg_class_reloptions;
@@ -142,14 +142,14 @@ unsafe fn update_index(row: HeapTuple, classes: &[Oid]) {
 unsafe fn update_attribute(index: Oid, number: i16, class: Oid, column: Column) {
     // SAFETY: copies of catalog rows that are there.
     unsafe {
-        let class_row = copy_of(sys::CLAOID as i32, class, 0);
+        let class_row = copy_of(sys::CLAOID as _, class, 0);
         let stored = (*body::<sys::FormData_pg_opclass>(class_row)).opckeytype;
         sys::heap_freetuple(class_row);
-        let row = copy_of(sys::ATTNUM as i32, index, number);
+        let row = copy_of(sys::ATTNUM as _, index, number);
         let to: *mut sys::FormData_pg_attribute = body(row);
         match column {
             Column::OfTable(table, number) if stored == INVALID_OID => {
-                let of_table = copy_of(sys::ATTNUM as i32, table, number);
+                let of_table = copy_of(sys::ATTNUM as _, table, number);
                 let from: *const sys::FormData_pg_attribute = body(of_table);
                 (*to).atttypid = (*from).atttypid;
                 (*to).atttypmod = (*from).atttypmod;
@@ -172,7 +172,7 @@ unsafe fn update_attribute(index: Oid, number: i16, class: Oid, column: Column) 
 unsafe fn set_type(to: *mut sys::FormData_pg_attribute, type_oid: Oid, typmod: i32) {
     // SAFETY: a row of pg_attribute; a copy of the type's row.
     unsafe {
-        let type_row = copy_of(sys::TYPEOID as i32, type_oid, 0);
+        let type_row = copy_of(sys::TYPEOID as _, type_oid, 0);
         let of_type: *const sys::FormData_pg_type = body(type_row);
         (*to).atttypid = type_oid;
         (*to).atttypmod = typmod;
