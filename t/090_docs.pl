@@ -112,6 +112,7 @@ sub run_block
 	my @command = $block->{language} eq 'sql' ? ('psql', '-X', '-v', 'ON_ERROR_STOP=1', '-P', 'pager=off', '-f', '-') : ('bash', '-e', '-o', 'pipefail');
 	push @command, '-q' if $block->{language} eq 'sql';
 	my ($in, $out, $err) = (translate($block->{code}), '', '');
+	$in = "exec $in" if $block->{endless};    # one command, which gets the signal itself
 	my $run = IPC::Run::start(\@command, '<', \$in, '>', \$out, '2>', \$err, init => sub { chdir $dir },
 		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 	if ($block->{endless})

@@ -5,7 +5,7 @@
 #   ```conf                lines for postgresql.conf, which are added before the server is restarted
 #   ```text                right after one of these: what it prints, but for blanks; "…" stands for anything, in a line or for lines
 #   ```… needs=NAME        only where that program or plugin is installed
-#   ```… endless           does not end by itself; it is ended when it has printed what is shown
+#   ```… endless           one command that does not end by itself; it is ended when it has printed what is shown
 #   ```… fails             ends with an error
 #   ```… not-run: REASON   not run
 #   ```… example           not to be run: no command, or output of nothing on the page
