@@ -173,7 +173,9 @@ CREATE INDEX auto_hash ON auto USING hash (v);
 CREATE INDEX auto_expression ON auto ((v + w), lower(u));
 CREATE INDEX auto_row ON auto ((ROW(v, u)::in_use)); -- btree: no encrypted index on rows
 CREATE INDEX auto_point ON auto ((point(v, w)));
+\set VERBOSITY sqlstate
 CREATE INDEX auto_wrong ON auto ((no_such_function(v)));
+\set VERBOSITY default
 ALTER TABLE auto ADD COLUMN x int UNIQUE, ADD COLUMN y int, ADD UNIQUE (y, v);
 CREATE TABLE liked (LIKE auto INCLUDING ALL);
 CREATE TABLE plain (id int PRIMARY KEY) USING heap;
