@@ -51,6 +51,7 @@ SET client_min_messages = notice;
 SET pg_vault_tde.plaintext_indexes = error;
 ALTER TABLE original SET ACCESS METHOD encrypted_heap;
 SET pg_vault_tde.plaintext_indexes = notice;
+ALTER TABLE original SET ACCESS METHOD encrypted_heap, ADD COLUMN x int, SET ACCESS METHOD encrypted_heap;
 ALTER TABLE original SET ACCESS METHOD encrypted_heap;
 SET client_min_messages = warning;
 DROP TABLE original;

@@ -220,7 +220,6 @@ ALTER TABLE moved SET ACCESS METHOD heap;
 RESET ROLE;
 DROP ROLE twin_other;
 ALTER TABLE moved SET ACCESS METHOD there_is_none;
-ALTER TABLE moved SET ACCESS METHOD heap, ADD COLUMN x int, SET ACCESS METHOD heap;
 ALTER TABLE IF EXISTS there_is_none SET ACCESS METHOD :am;
 
 -- Trees of partitions with different access methods.
