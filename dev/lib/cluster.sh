@@ -47,7 +47,7 @@ give() { [ "$(id -u)" != 0 ] || chown -R "$user:" "$@"; }
 as_user() {
 	local name run=(env -i LC_ALL=C "PATH=$bindir:/usr/local/bin:/usr/bin:/bin" "PG_CONFIG=$pg_config")
 	run+=("HOME=$work" "TMPDIR=$work/tmp")
-	for name in PGHOST PGPORT PGDATABASE PGUSER BAO TRANSACTIONS INITDB_TEMPLATE; do
+	for name in PGHOST PGPORT PGDATABASE PGUSER BAO TRANSACTIONS INDEX_TWIN_ROWS INITDB_TEMPLATE; do
 		[ -z "${!name:-}" ] || run+=("$name=${!name}")
 	done
 	[ "$(id -u)" != 0 ] || run=(runuser -u "$user" -- "${run[@]}")
