@@ -2,14 +2,16 @@
 //!
 //! In OpenSSL 3 fetching an algorithm, making a context and expanding a key each cost more than
 //! encrypting a row. [`Cipher::new`] pays for them once; after that a message costs a new IV, the
-//! data and the tag. OpenSSL ties a context to a direction, hence two of them.
+//! data and the tag, in calls of the provider's own functions ([`super::algorithm`]). OpenSSL ties a context to a
+//! direction, hence two of them.
 
-use std::ffi::{c_int, c_uchar};
+use std::ffi::{c_int, c_uchar, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-use openssl_sys as ffi;
 use zeroize::Zeroize;
+
+use super::algorithm::{Algorithm, Init, Param};
 
 /// Bytes in an AES-256 key.
 pub const KEY_LEN: usize = 32;
@@ -17,9 +19,6 @@ pub const KEY_LEN: usize = 32;
 pub const IV_LEN: usize = 12;
 /// Bytes in an authentication tag, which is never truncated.
 pub const TAG_LEN: usize = 16;
-
-/// [`TAG_LEN`] as OpenSSL counts.
-const TAG: c_int = TAG_LEN as c_int;
 
 /// An AES-256 key.
 pub type Key = [u8; KEY_LEN];
@@ -52,10 +51,16 @@ impl Cipher {
     ///
     /// Errors: [`CipherError::Library`].
     pub fn new(key: &Key) -> Result<Cipher, CipherError> {
-        Ok(Cipher {
-            encryptor: Context::new(key, Direction::Encrypt)?,
-            decryptor: Context::new(key, Direction::Decrypt)?,
-        })
+        let made = Algorithm::get().ok_or(CipherError::Library).and_then(|algorithm| {
+            Ok(Cipher {
+                encryptor: Context::new(algorithm, algorithm.encrypt_init, key)?,
+                decryptor: Context::new(algorithm, algorithm.decrypt_init, key)?,
+            })
+        });
+        if made.is_err() {
+            clear_error_queue();
+        }
+        made
     }
 
     /// Encrypts `plain` into `out`, which must be as long, and writes the tag over `aad` and
@@ -74,7 +79,7 @@ impl Cipher {
     ) -> Result<(), CipherError> {
         let ctx = &mut self.encryptor;
         let result = ctx
-            .start(iv)
+            .start(iv, None)
             .and_then(|()| ctx.authenticate(aad))
             .and_then(|()| ctx.transform(plain, out))
             .and_then(|()| ctx.finish())
@@ -102,8 +107,7 @@ impl Cipher {
     ) -> Result<(), CipherError> {
         let ctx = &mut self.decryptor;
         let result = ctx
-            .start(iv)
-            .and_then(|()| ctx.set_tag(tag))
+            .start(iv, Some(tag))
             .and_then(|()| ctx.authenticate(aad))
             .and_then(|()| ctx.transform(ciphertext, out))
             // All that can fail here is the comparison of the tags.
@@ -116,71 +120,41 @@ impl Cipher {
     }
 }
 
-/// What a context is for, as OpenSSL numbers it.
-enum Direction {
-    Encrypt = 1,
-    Decrypt = 0,
+/// A provider's cipher context, owned, with the key set for one direction. A message is: start, perhaps authenticate and
+/// transform, finish, perhaps get_tag. It may be given up anywhere; start begins anew.
+struct Context {
+    algorithm: &'static Algorithm,
+    init: Init,
+    context: NonNull<c_void>,
 }
 
-/// OpenSSL's "as it was set" for the direction of a context.
-const SAME_DIRECTION: c_int = -1;
-
-/// An OpenSSL cipher context, owned, with the key set. A message is: start, perhaps set_tag,
-/// authenticate, transform, finish, perhaps get_tag. It may be given up anywhere; start begins
-/// anew.
-struct Context(NonNull<ffi::EVP_CIPHER_CTX>);
-
 impl Context {
-    fn new(key: &Key, direction: Direction) -> Result<Context, CipherError> {
-        // SAFETY: no arguments; the result is checked for null and owned from here on.
-        let ctx = NonNull::new(unsafe { ffi::EVP_CIPHER_CTX_new() }).map(Context);
-        let keyed = ctx.ok_or(CipherError::Library).and_then(|ctx| {
-            // SAFETY: the context is live, the key has its 32 bytes, null means none and later.
-            check(unsafe {
-                ffi::EVP_CipherInit_ex(
-                    ctx.as_ptr(),
-                    ffi::EVP_aes_256_gcm(),
-                    ptr::null_mut(),
-                    key.as_ptr(),
-                    ptr::null(),
-                    direction as c_int,
-                )
-            })?;
-            Ok(ctx)
-        });
-        if keyed.is_err() {
-            clear_error_queue();
-        }
-        keyed
+    /// `init` says the direction and is of `algorithm`.
+    fn new(algorithm: &'static Algorithm, init: Init, key: &Key) -> Result<Context, CipherError> {
+        let context = algorithm.new_context().ok_or(CipherError::Library)?;
+        let context = Context { algorithm, init, context };
+        // SAFETY: the context is live, the key has its 32 bytes, null means none and later.
+        check(unsafe { init(context.as_ptr(), key.as_ptr(), KEY_LEN, ptr::null(), 0, ptr::null()) })?;
+        Ok(context)
     }
 
     #[inline]
-    fn as_ptr(&self) -> *mut ffi::EVP_CIPHER_CTX {
-        self.0.as_ptr()
+    fn as_ptr(&self) -> *mut c_void {
+        self.context.as_ptr()
     }
 
-    /// Begins a message.
+    /// Begins a message, with the tag that finish is to find if it is one to decrypt.
     #[inline]
-    fn start(&mut self, iv: &Iv) -> Result<(), CipherError> {
-        // SAFETY: the context is live, 12 is GCM's own IV length, null keeps algorithm and key.
-        check(unsafe {
-            ffi::EVP_CipherInit_ex(
-                self.as_ptr(),
-                ptr::null(),
-                ptr::null_mut(),
-                ptr::null(),
-                iv.as_ptr(),
-                SAME_DIRECTION,
-            )
-        })
+    fn start(&mut self, iv: &Iv, tag: Option<&Tag>) -> Result<(), CipherError> {
+        let parameters = tag.map(|tag| Param::tag(tag.as_ptr().cast_mut(), TAG_LEN));
+        let parameters = parameters.as_ref().map_or(ptr::null(), |p| p.as_ptr());
+        // SAFETY: the context is live, null keeps the key, the tag has its 16 bytes and is only read.
+        check(unsafe { (self.init)(self.as_ptr(), ptr::null(), 0, iv.as_ptr(), IV_LEN, parameters) })
     }
 
     /// Takes in the additional authenticated data.
     #[inline]
     fn authenticate(&mut self, aad: &[u8]) -> Result<(), CipherError> {
-        if aad.is_empty() {
-            return Ok(());
-        }
         // SAFETY: null for the output says that the input is AAD; nothing but a count is written.
         unsafe { self.update(aad, ptr::null_mut()) }
     }
@@ -191,23 +165,27 @@ impl Context {
         if input.len() != out.len() {
             return Err(CipherError::BufferLength);
         }
-        if input.is_empty() {
-            return Ok(());
-        }
         // SAFETY: `out` is writable and as long as the input, and GCM writes as much as it reads.
         unsafe { self.update(input, out.as_mut_ptr().cast()) }
     }
 
-    /// `EVP_CipherUpdate` with all of `input`.
+    /// Passes all of `input`, if there is some, to the provider.
     ///
     /// # Safety
     /// `out` is null, or has room for as many bytes as `input` has.
     #[inline]
     unsafe fn update(&mut self, input: &[u8], out: *mut c_uchar) -> Result<(), CipherError> {
-        let len = c_int::try_from(input.len()).map_err(|_| CipherError::MessageTooLong)?;
+        let len = input.len();
+        if len == 0 {
+            return Ok(());
+        }
+        // EVP's limit for one call, which implementations rely on
+        if c_int::try_from(len).is_err() {
+            return Err(CipherError::MessageTooLong);
+        }
         let mut n = 0;
         // SAFETY: the context is live, `len` is the input's length, `out` is as the caller says.
-        check(unsafe { ffi::EVP_CipherUpdate(self.as_ptr(), out, &mut n, input.as_ptr(), len) })?;
+        check(unsafe { (self.algorithm.update)(self.as_ptr(), out, &mut n, len, input.as_ptr(), len) })?;
         check((n == len) as c_int)
     }
 
@@ -217,30 +195,22 @@ impl Context {
         let mut nothing = [0; TAG_LEN];
         let mut n = 0;
         // SAFETY: the context is live; GCM has nothing left to write, and a block would fit.
-        check(unsafe { EVP_CipherFinal_ex(self.as_ptr(), nothing.as_mut_ptr(), &mut n) })
+        check(unsafe { (self.algorithm.finish)(self.as_ptr(), nothing.as_mut_ptr(), &mut n, nothing.len()) })
     }
 
     /// The tag of the message that was encrypted; after finish.
     #[inline]
     fn get_tag(&mut self, tag: &mut Tag) -> Result<(), CipherError> {
-        let to = tag.as_mut_ptr();
+        let mut parameters = Param::tag(tag.as_mut_ptr(), TAG_LEN);
         // SAFETY: the context is live and writes the 16 bytes that `tag` has.
-        check(unsafe { ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_GET_TAG, TAG, to.cast()) })
-    }
-
-    /// Sets the tag that finish is to find; after start.
-    #[inline]
-    fn set_tag(&mut self, tag: &Tag) -> Result<(), CipherError> {
-        let from = tag.as_ptr().cast_mut();
-        // SAFETY: the context is live and copies the 16 bytes; it never writes to them.
-        check(unsafe { ffi::EVP_CIPHER_CTX_ctrl(self.as_ptr(), ffi::EVP_CTRL_GCM_SET_TAG, TAG, from.cast()) })
+        check(unsafe { (self.algorithm.get_params)(self.as_ptr(), parameters.as_mut_ptr()) })
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the context is owned and freed once; OpenSSL cleanses the expanded key in it.
-        unsafe { ffi::EVP_CIPHER_CTX_free(self.as_ptr()) }
+        // SAFETY: the context is owned and freed once.
+        unsafe { self.algorithm.free_context(self.context) }
     }
 }
 
@@ -257,10 +227,5 @@ fn check(answer: c_int) -> Result<(), CipherError> {
 #[cold]
 fn clear_error_queue() {
     // SAFETY: no arguments; the queue belongs to the thread.
-    unsafe { ffi::ERR_clear_error() }
-}
-
-extern "C" {
-    // Missing in openssl-sys.
-    fn EVP_CipherFinal_ex(ctx: *mut ffi::EVP_CIPHER_CTX, out: *mut c_uchar, len: *mut c_int) -> c_int;
+    unsafe { openssl_sys::ERR_clear_error() }
 }

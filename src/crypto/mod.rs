@@ -6,6 +6,7 @@
 //!
 //! | file        | what it does                                            | when it runs      |
 //! | ----------- | ------------------------------------------------------- | ----------------- |
+//! | `algorithm.rs` | the provider's functions for AES-256-GCM        | once a process    |
 //! | `cipher.rs` | AES-256-GCM of one key, OpenSSL contexts set up once    | every row         |
 //! | `iv.rs`     | random IVs, drawn in batches, never reused after fork   | every row written |
 //! | `row.rs`    | the stored-row format: a heap tuple in its disguise     | every row         |
@@ -22,6 +23,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod algorithm;
 pub mod chunk;
 pub mod cipher;
 pub mod iv;

@@ -4,7 +4,7 @@ use openssl::symm;
 
 use crate::crypto::kdf::{self, KdfError};
 use crate::crypto::kdf::{LABEL_HEAP, LABEL_TOAST};
-use crate::crypto::{row, Cipher, CipherError, Key};
+use crate::crypto::{row, Cipher, CipherError, Iv, Key};
 use crate::support::*;
 
 fn hex(digits: &str) -> Vec<u8> {
@@ -66,6 +66,32 @@ fn gcm_test_cases_13_to_16() {
             let refused = cipher.decrypt(&iv, &wrong_aad, &ciphertext, &out_tag, as_uninit(&mut back));
             assert_eq!(refused, Err(CipherError::Authentication), "test case {number}");
         }
+    }
+}
+
+/// EVP, OpenSSL's own way to the implementation, gives the same bytes: one context through messages of many lengths, which take
+/// different paths in OpenSSL, with failures in between.
+#[test]
+fn evp_agrees() {
+    let key = [6; 32];
+    let mut cipher = Cipher::new(&key).unwrap();
+    let lengths = (0_usize..=300).chain([511, 512, 768, 1000, 4096, 8160, 70_000, 3_000_000]);
+    for (number, len) in lengths.enumerate() {
+        let (plain, aad) = (noise(len as u64 + 7, len), noise(number as u64, number % 40));
+        let iv: Iv = noise(number as u64 + 99, 12).try_into().unwrap();
+        let mut evp_tag = [0; 16];
+        let aes = symm::Cipher::aes_256_gcm();
+        let evp = symm::encrypt_aead(aes, &key, Some(&iv), &aad, &plain, &mut evp_tag).unwrap();
+
+        let (mut out, mut tag) = (vec![UNTOUCHED; len], [UNTOUCHED; 16]);
+        cipher.encrypt(&iv, &aad, &plain, as_uninit(&mut out), &mut tag).unwrap();
+        assert!(out == evp && tag == evp_tag, "{len} bytes");
+        tag[number % 16] ^= 1;
+        let refused = cipher.decrypt(&iv, &aad, &evp, &tag, as_uninit(&mut out));
+        assert_eq!(refused, Err(CipherError::Authentication), "{len} bytes");
+        assert!(out.iter().all(|&byte| byte == 0), "{len} bytes");
+        cipher.decrypt(&iv, &aad, &evp, &evp_tag, as_uninit(&mut out)).unwrap();
+        assert!(out == plain, "{len} bytes");
     }
 }
 
