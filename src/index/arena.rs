@@ -1,5 +1,5 @@
-//! Plaintext of values that a build's sort has in memory: for types that have no abbreviation of their own, the word that stands
-//! for a key is the address of its value here. Emptied when the sort has written what it had to a temporary file.
+//! Plaintext of values that a build's sort has in memory: for types that are not passed by value, the word that stands
+//! for a key is the address of a copy here. Emptied when the sort has written what it had to a temporary file.
 
 use core::ptr;
 
@@ -32,12 +32,12 @@ impl Arena {
         Arena { block: ptr::null_mut() }
     }
 
-    /// Copies `len` bytes to a place that stays until [`Arena::release`]. May raise an ERROR when out of memory.
+    /// `len` bytes, MAXALIGNed, that stay until [`Arena::release`]. May raise an ERROR when out of memory.
     ///
     /// # Safety
-    /// `from` must point to `len` bytes; the arena must not have moved since the first call.
+    /// The arena must not have moved since the first call.
     #[inline]
-    pub unsafe fn copy(&mut self, from: *const u8, len: usize) -> *mut u8 {
+    pub unsafe fn reserve(&mut self, len: usize) -> *mut u8 {
         let need = maxalign(len);
         // SAFETY: a block's data lie behind its head, up to its capacity.
         unsafe {
@@ -46,7 +46,6 @@ impl Arena {
             }
             let to = self.block.cast::<u8>().add(HEAD + (*self.block).used);
             (*self.block).used += need;
-            ptr::copy_nonoverlapping(from, to, len);
             to
         }
     }

@@ -83,7 +83,12 @@ pub unsafe fn has_rows(type_oid: Oid) -> bool {
 /// More rows than mostly fit a page.
 const ROWS_PER_PAGE: usize = 64;
 
-/// Begins, or ends, to keep decrypted keys for the sort, in a quarter of the memory that the sort may take.
+/// Memory for keys of the first column: enough for one of each tape that is merged, and little enough to stay in the
+/// processor's cache. While rows are in memory a word beside each decides (see [`super::sort`]).
+const MERGED: usize = 64 * 1024;
+
+/// Begins, or ends, to keep decrypted keys for the sort, those of columns behind the first in a quarter of the memory that the
+/// sort may take.
 unsafe fn cache(index: *mut Index, begin: bool, table: sys::Relation) {
     // SAFETY: an open table; the columns of an index.
     unsafe {
@@ -91,7 +96,7 @@ unsafe fn cache(index: *mut Index, begin: bool, table: sys::Relation) {
         let bytes = sys::maintenance_work_mem as usize * 1024 / 4 / (*index).nkeys();
         for i in 0..(*index).nkeys() {
             if begin {
-                (*(*index).column(i)).begin_cache(keys, bytes);
+                (*(*index).column(i)).begin_cache(keys, if i == 0 { MERGED } else { bytes });
             } else {
                 (*(*index).column(i)).end_cache();
             }

@@ -434,12 +434,14 @@ impl Column {
                 return block as Datum;
             }
             let whole = self.typlen as usize;
-            if len > whole || (len < whole && self.typlen < TRIM_FROM) {
-                raise_foreign(self.index, self.number);
+            if len != whole {
+                if len > whole || self.typlen < TRIM_FROM {
+                    raise_foreign(self.index, self.number);
+                }
+                ptr::write_bytes(block.add(len), 0, whole - len);
             }
-            ptr::write_bytes(block.add(len), 0, whole - len);
             if self.typbyval {
-                sys::fetch_att(block.cast(), true, i32::from(self.typlen))
+                fetch_by_value(block, whole)
             } else {
                 block as Datum
             }
@@ -450,10 +452,17 @@ impl Column {
     ///
     /// # Safety
     /// In a transaction.
+    #[inline]
     pub unsafe fn cross_comparison(&mut self, left: Oid, right: Oid) -> *mut sys::FmgrInfo {
         if left == self.input_type && right == self.input_type {
             return &mut self.compare;
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.find_cross_comparison(left, right) }
+    }
+
+    #[inline(never)]
+    unsafe fn find_cross_comparison(&mut self, left: Oid, right: Oid) -> *mut sys::FmgrInfo {
         // SAFETY: a list in the index's memory, of entries that are never freed.
         unsafe {
             let mut at = self.cross;
@@ -518,6 +527,23 @@ unsafe fn replace(copy: &mut *mut sys::varlena, next: *mut sys::varlena) -> *mut
     }
     *copy = next;
     next
+}
+
+/// `fetch_att()` of a pass-by-value type of `len` bytes.
+///
+/// # Safety
+/// `len` bytes at `at`, MAXALIGNed.
+#[inline]
+unsafe fn fetch_by_value(at: *const u8, len: usize) -> Datum {
+    // SAFETY: the caller's promise. Integers that are shorter than a Datum are extended by their sign.
+    unsafe {
+        match len {
+            4 => at.cast::<i32>().read() as Datum,
+            8 => at.cast::<Datum>().read(),
+            2 => at.cast::<i16>().read() as Datum,
+            _ => at.cast::<i8>().read() as Datum,
+        }
+    }
 }
 
 fn index_name(index: Oid) -> &'static str {

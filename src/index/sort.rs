@@ -1,8 +1,8 @@
 //! Sort support of type `encrypted_key`, for index builds: abbreviated keys.
 //!
-//! The sort keeps beside each row, in memory only, a word by which most comparisons are decided: the value itself if it is
-//! passed by value, else what the type's own sort support makes of it, else the address of a copy in the clear. Only what
-//! that cannot decide is decrypted. What is written to temporary files is the rows: ciphertext.
+//! The sort keeps beside each row, in memory only, a word by which all comparisons are decided: the value itself if it is
+//! passed by value, else the address of a copy in the clear, before which stands what the type's own sort support abbreviates it
+//! to. So nothing is decrypted while rows are in memory. What is written to temporary files is the rows: ciphertext.
 
 use core::ffi::{c_int, c_void, CStr};
 use core::mem::MaybeUninit;
@@ -20,14 +20,21 @@ struct Sort {
     column: *mut Column,
     /// the type's own sort support
     own: sys::SortSupportData,
-    /// words are equal only if the values are
-    exact: bool,
+    /// copies have abbreviations
+    abbreviates: bool,
     values: Arena,
     /// where the sort has its rows, if words are addresses
     rows: MemoryContext,
     /// to be told when those are gone; not yet asked for if false
     watched: bool,
     watch: sys::MemoryContextCallback,
+}
+
+/// What stands before a copy of a value.
+#[repr(C)]
+struct Copy {
+    /// as the type's own sort support makes it, if the sort abbreviates
+    abbreviation: Datum,
 }
 
 unsafe fn sort_of<'a>(support: sys::SortSupport) -> &'a mut Sort {
@@ -41,23 +48,35 @@ pg_callback! {
         // SAFETY: called by a build's sort, while its index is current.
         unsafe {
             let sort: *const Sort = (*support).ssup_extra.cast();
-            if !sort.is_null() && (*sort).exact && (*support).abbrev_converter.is_some() {
+            if !sort.is_null() && (*support).abbrev_converter.is_some() {
                 return 0; // the words were equal
             }
             compare::compare(a, b, (*support).ssup_collation)
         }
     }
 
-    /// Compares two words that the type's own sort support has made.
-    fn compare_abbreviated(a: Datum, b: Datum, support: sys::SortSupport) -> c_int {
-        // SAFETY: set only if the type's own has a comparator.
+    /// Compares two copies.
+    fn compare_copies(a: Datum, b: Datum, support: sys::SortSupport) -> c_int {
+        // SAFETY: addresses that `keep_value` has given; the comparators that the type's own sort support has set.
         unsafe {
-            let own = &mut sort_of(support).own;
-            own.comparator.unwrap_unchecked()(a, b, own)
+            let sort = sort_of(support);
+            let own = &mut sort.own;
+            let (a, b): (*const Copy, *const Copy) = (a as _, b as _);
+            if sort.abbreviates {
+                let by_abbreviation = own.comparator.unwrap_unchecked()((*a).abbreviation, (*b).abbreviation, own);
+                if by_abbreviation != 0 {
+                    return by_abbreviation;
+                }
+            }
+            let (a, b) = (a.add(1) as Datum, b.add(1) as Datum);
+            match own.abbrev_full_comparator.or(own.comparator) {
+                Some(comparator) => comparator(a, b, own),
+                None => compare_values(a, b, support),
+            }
         }
     }
 
-    /// Compares two values that are passed by value, by the type's comparison function.
+    /// Compares two values by the type's comparison function.
     fn compare_values(a: Datum, b: Datum, support: sys::SortSupport) -> c_int {
         // SAFETY: values of the column's type.
         unsafe {
@@ -66,22 +85,15 @@ pg_callback! {
         }
     }
 
-    /// A stored key to the word that stands for it.
-    fn abbreviate(stored: Datum, support: sys::SortSupport) -> Datum {
+    /// A stored key to its value, if that is passed by value.
+    fn value(stored: Datum, support: sys::SortSupport) -> Datum {
         // SAFETY: a stored key of the column; it was sealed a moment ago, so it need not be decrypted.
-        unsafe {
-            let sort = sort_of(support);
-            let value = (*sort.column).open(1, compare::stored(stored));
-            match sort.own.abbrev_converter {
-                Some(convert) => convert(value, &mut sort.own),
-                None => value,
-            }
-        }
+        unsafe { (*sort_of(support).column).open(1, compare::stored(stored)) }
     }
 
-    /// A stored key to the address of its value.
+    /// A stored key to the address of its copy.
     fn keep_value(stored: Datum, support: sys::SortSupport) -> Datum {
-        // SAFETY: as for `abbreviate`; the copy stays until the sort drops the row.
+        // SAFETY: as for `value`; the copy stays until the sort drops the row.
         unsafe {
             let sort = sort_of(support);
             if !sort.watched {
@@ -93,7 +105,14 @@ pg_callback! {
                 Some(len) => len,
                 None => varlena::size_any(value as *const u8),
             };
-            sort.values.copy(value as *const u8, len) as Datum
+            let abbreviation = match sort.own.abbrev_converter {
+                Some(abbreviate) if sort.abbreviates => abbreviate(value, &mut sort.own),
+                _ => 0,
+            };
+            let copy: *mut Copy = sort.values.reserve(size_of::<Copy>() + len).cast();
+            copy.write(Copy { abbreviation });
+            ptr::copy_nonoverlapping(value as *const u8, copy.add(1).cast(), len);
+            copy as Datum
         }
     }
 
@@ -107,29 +126,18 @@ pg_callback! {
         }
     }
 
-    fn never_give_up(_count: c_int, _support: sys::SortSupport) -> bool {
-        false
-    }
-
-    /// Whether abbreviation is not worth it: as the type's own judges.
+    /// Called now and then while rows come. Words are worth it in any case; whether abbreviations before copies are, the
+    /// type's own judges.
     fn give_up(count: c_int, support: sys::SortSupport) -> bool {
-        // SAFETY: set only if the type's own has one.
+        // SAFETY: set by `prepare`.
         unsafe {
-            let own = &mut sort_of(support).own;
-            own.abbrev_abort.unwrap_unchecked()(count, own)
+            let sort = sort_of(support);
+            if sort.abbreviates && sort.own.abbrev_abort.is_some_and(|useless| useless(count, &mut sort.own)) {
+                sort.abbreviates = false;
+            }
+            false
         }
     }
-}
-
-/// The comparator of words: the type's own as it is if it is one of those for which tuplesort has a faster sort.
-fn comparator(
-    own: &sys::SortSupportData,
-) -> Option<unsafe extern "C-unwind" fn(Datum, Datum, sys::SortSupport) -> c_int> {
-    let known: [unsafe extern "C-unwind" fn(Datum, Datum, sys::SortSupport) -> c_int; 3] =
-        [sys::ssup_datum_unsigned_cmp, sys::ssup_datum_signed_cmp, sys::ssup_datum_int32_cmp];
-    let function = own.comparator?;
-    let fast = known.iter().any(|&known| core::ptr::fn_addr_eq(known, function));
-    Some(if fast { function } else { compare_abbreviated })
 }
 
 /// The memory context of the rows of the sort whose main context is `sort`, by the name that tuplesort gives it; null if
@@ -173,20 +181,21 @@ unsafe fn prepare(support: sys::SortSupport) {
         if (*column).sort_support != 0 {
             sys::OidFunctionCall1Coll((*column).sort_support, 0, (&raw mut own) as Datum);
         }
-        let (abort, is_abbreviated) = (own.abbrev_abort, own.abbrev_converter.is_some());
         let rows = rows_of((*support).ssup_cxt);
-        let keeps_values = !is_abbreviated && !(*column).is_by_value();
-        let words = comparator(&own).or(if is_abbreviated { None } else { Some(compare_values) });
-        if words.is_none() || (keeps_values && rows.is_null()) {
+        let by_value = (*column).is_by_value();
+        if !by_value && rows.is_null() {
             return;
         }
+        // the type's own as it is may be one of those for which tuplesort has a faster sort
+        let comparator = if by_value { own.comparator.unwrap_or(compare_values) } else { compare_copies };
+        let abbreviates = own.abbrev_converter.is_some();
         let sort: *mut Sort = sys::MemoryContextAlloc((*support).ssup_cxt, size_of::<Sort>()).cast();
         let watch = sys::MemoryContextCallback { func: Some(rows_dropped), arg: sort.cast(), next: ptr::null_mut() };
-        sort.write(Sort { column, own, exact: !is_abbreviated, values: Arena::new(), rows, watched: false, watch });
+        sort.write(Sort { column, own, abbreviates, values: Arena::new(), rows, watched: false, watch });
         (*support).ssup_extra = sort.cast();
-        (*support).comparator = words;
-        (*support).abbrev_converter = Some(if keeps_values { keep_value } else { abbreviate });
-        (*support).abbrev_abort = if abort.is_some() { Some(give_up) } else { Some(never_give_up) };
+        (*support).comparator = Some(comparator);
+        (*support).abbrev_converter = Some(if by_value { value } else { keep_value });
+        (*support).abbrev_abort = Some(give_up);
         (*support).abbrev_full_comparator = Some(compare_full);
     }
 }
