@@ -6,7 +6,9 @@
 //! themselves; it is kept out of core dumps, and gone with the process, `DISCARD ALL`, or a change of
 //! `pg_vault_tde.plaintext_cache`.
 //!
-//! The memory is a fixed number of places of three sizes, in sets of two. Which set an entry belongs to follows from its tag.
+//! The memory is a fixed number of places of four sizes, in sets of two. Which set an entry belongs to follows from its tag. An
+//! entry that was found again has as many lives more, and each entry that wants its place takes one: else the
+//! keys of leaves, which nobody asks for twice, would drive out those that every descent needs.
 
 use core::ptr;
 
@@ -16,20 +18,49 @@ use crate::pg::{BackendCell, Oid};
 
 /// What stands at the beginning of a place; the authenticated bytes and the plaintext follow.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Header {
     oid: Oid,
-    /// 0 in an empty place
-    sealed_len: u16,
-    plain_len: u16,
+    /// from the lowest bit on: [`LEN_BITS`] of how many bytes are authenticated, 0 in an empty place; as many of the
+    /// plaintext's length; lives
+    state: u32,
+}
+
+const LEN_BITS: u32 = 12;
+const LENGTHS: u32 = (1 << (2 * LEN_BITS)) - 1;
+const LIFE: u32 = LENGTHS + 1;
+const MOST_LIVES: u32 = 15;
+
+impl Header {
+    /// Without lives. Both lengths are below the size of a place.
+    #[inline]
+    fn new(oid: Oid, sealed_len: usize, plain_len: usize) -> Header {
+        Header { oid, state: sealed_len as u32 | (plain_len as u32) << LEN_BITS }
+    }
+
+    #[inline]
+    fn is_of(self, other: Header) -> bool {
+        self.oid == other.oid && (self.state ^ other.state) & LENGTHS == 0
+    }
+
+    #[inline]
+    fn is_empty(self) -> bool {
+        self.state == 0
+    }
+
+    #[inline]
+    fn lives(self) -> u32 {
+        self.state / LIFE
+    }
 }
 
 const HEADER: usize = size_of::<Header>();
 const WAYS: usize = 2;
 /// Bytes of a place, smallest first. The smallest holds an integer of an index in one cache line, the largest a row of some
 /// 200 bytes.
-const SIZES: [usize; 3] = [64, 128, 512];
-/// What part of the memory is for places of that size: one half, one quarter, one quarter.
-const SHARES: [usize; 3] = [2, 4, 4];
+const SIZES: [usize; 4] = [64, 128, 256, 512];
+/// What part of the memory is for places of that size: one half, one eighth, ...
+const SHARES: [usize; 4] = [2, 8, 4, 8];
 
 struct Cache {
     /// Where the places of each size begin; null before the first entry.
@@ -37,11 +68,9 @@ struct Cache {
     /// sets of each size, less one: a power of two, less one
     masks: [usize; SIZES.len()],
     mapped: usize,
-    /// counts what was kept, to choose which of a set's entries goes
-    kept: usize,
 }
 
-const NONE: Cache = Cache { places: [ptr::null_mut(); SIZES.len()], masks: [0; SIZES.len()], mapped: 0, kept: 0 };
+const NONE: Cache = Cache { places: [ptr::null_mut(); SIZES.len()], masks: [0; SIZES.len()], mapped: 0 };
 
 static CACHE: BackendCell<Cache> = BackendCell::new(NONE);
 
@@ -72,17 +101,23 @@ pub unsafe fn find(oid: Oid, sealed: &[u8], out: *mut u8, len: usize) -> bool {
     let cache = unsafe { &*CACHE.as_ptr() };
     let Some(size) = size_for(sealed.len() + len) else { return false };
     let Some(set) = set_of(cache, size, sealed) else { return false };
+    let wanted = Header::new(oid, sealed.len(), len);
     for way in 0..WAYS {
         // SAFETY: a place of the set; it holds as many bytes as its header says.
         unsafe {
             let place = set.add(way * SIZES[size]);
-            let header = &*place.cast::<Header>();
-            if header.oid == oid
-                && usize::from(header.sealed_len) == sealed.len()
-                && usize::from(header.plain_len) == len
-                && slice(place.add(HEADER).cast_const(), sealed.len()) == sealed
-            {
-                ptr::copy_nonoverlapping(place.add(HEADER + sealed.len()), out, len);
+            let header = place.cast::<Header>();
+            if (*header).is_of(wanted) && slice(place.add(HEADER).cast_const(), sealed.len()) == sealed {
+                if (*header).lives() < MOST_LIVES {
+                    (*header).state += LIFE;
+                }
+                let plain = place.add(HEADER + sealed.len());
+                match len {
+                    // keys that are numbers: no call
+                    4 => ptr::copy_nonoverlapping(plain, out, 4),
+                    8 => ptr::copy_nonoverlapping(plain, out, 8),
+                    _ => ptr::copy_nonoverlapping(plain, out, len),
+                }
                 return true;
             }
         }
@@ -102,16 +137,27 @@ pub unsafe fn keep(oid: Oid, sealed: &[u8], plain: *const u8, len: usize) {
         return;
     }
     let Some(set) = set_of(cache, size, sealed) else { return };
-    cache.kept = cache.kept.wrapping_add(1);
     // SAFETY: places of the set, which have room for that size.
     unsafe {
-        let is_empty = |way: usize| (*set.add(way * SIZES[size]).cast::<Header>()).sealed_len == 0;
-        let way = (0..WAYS).find(|way| is_empty(*way)).unwrap_or(cache.kept % WAYS);
-        let place = set.add(way * SIZES[size]);
+        let header = |way: usize| set.add(way * SIZES[size]).cast::<Header>();
+        let mut weakest = 0;
+        for way in 0..WAYS {
+            if (*header(way)).is_empty() {
+                weakest = way;
+                break;
+            }
+            if (*header(way)).lives() < (*header(weakest)).lives() {
+                weakest = way;
+            }
+        }
+        if (*header(weakest)).lives() > 0 {
+            (*header(weakest)).state -= LIFE;
+            return;
+        }
+        let place: *mut u8 = header(weakest).cast();
         ptr::copy_nonoverlapping(sealed.as_ptr(), place.add(HEADER), sealed.len());
         ptr::copy_nonoverlapping(plain, place.add(HEADER + sealed.len()), len);
-        // both lengths fit: they are below the size of a place
-        place.cast::<Header>().write(Header { oid, sealed_len: sealed.len() as u16, plain_len: len as u16 });
+        header(weakest).write(Header::new(oid, sealed.len(), len));
     }
 }
 
@@ -153,61 +199,5 @@ pub fn forget() {
             libc::munmap(cache.places[0].cast(), cache.mapped);
             *cache = NONE;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sealed(number: u8, len: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(7)).collect();
-        bytes[len - 1] = number;
-        bytes
-    }
-
-    fn found(oid: Oid, sealed: &[u8], len: usize) -> Option<Vec<u8>> {
-        let mut out = vec![0; len];
-        // SAFETY: a buffer of that length.
-        unsafe { find(oid, sealed, out.as_mut_ptr(), len) }.then_some(out)
-    }
-
-    fn keep_it(oid: Oid, sealed: &[u8], plain: &[u8]) {
-        // SAFETY: pointer and length of a slice.
-        unsafe { keep(oid, sealed, plain.as_ptr(), plain.len()) }
-    }
-
-    /// One test, since the cache is one of the process.
-    #[test]
-    fn finds_what_was_kept_and_nothing_else() {
-        settings::PLAINTEXT_CACHE.set(64);
-        assert_eq!(found(1, &sealed(1, 38), 4), None);
-        keep_it(1, &sealed(1, 38), b"four");
-        assert_eq!(found(1, &sealed(1, 38), 4).as_deref(), Some(&b"four"[..]));
-        assert_eq!(found(2, &sealed(1, 38), 4), None, "another relation");
-        assert_eq!(found(1, &sealed(2, 38), 4), None, "another tag");
-        assert_eq!(found(1, &sealed(1, 38), 3), None, "another length");
-        let mut altered = sealed(1, 38);
-        altered[0] ^= 1;
-        assert_eq!(found(1, &altered, 4), None, "other bytes before the tag");
-
-        let (long, longest) = (vec![5; 180], vec![6; 400]);
-        keep_it(1, &sealed(3, 200), &long);
-        keep_it(1, &sealed(4, 420), &longest);
-        assert_eq!(found(1, &sealed(3, 200), 180), Some(long));
-        assert_eq!(found(1, &sealed(4, 420), 400), None, "no place is so large");
-
-        // sets of two: of three that belong to one set the last is there
-        for oid in 11..=13 {
-            keep_it(oid, &sealed(9, 38), b"same");
-        }
-        let there = (11..=13).filter(|oid| found(*oid, &sealed(9, 38), 4).is_some()).count();
-        assert_eq!((there, found(13, &sealed(9, 38), 4).is_some()), (WAYS, true));
-
-        forget();
-        assert_eq!(found(13, &sealed(9, 38), 4), None);
-        settings::PLAINTEXT_CACHE.set(0);
-        keep_it(1, &sealed(1, 38), b"four");
-        assert_eq!(found(1, &sealed(1, 38), 4), None, "no cache");
     }
 }

@@ -96,7 +96,7 @@ impl Scratch {
 
     #[cold]
     fn grow(&mut self, context: MemoryContext, len: usize) {
-        let capacity = len.next_power_of_two().max(1024);
+        let capacity = len.next_power_of_two().max(256);
         // allocate first: an ERROR here leaves the old block as it was
         // SAFETY: a live context of the backend.
         let data = unsafe { sys::MemoryContextAllocHuge(context, capacity) };
