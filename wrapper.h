@@ -56,7 +56,6 @@
 #include "miscadmin.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_index.h"
-#include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_opclass.h"
 #include "nodes/execnodes.h"

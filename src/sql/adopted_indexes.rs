@@ -6,7 +6,8 @@ use core::ffi::c_char;
 use core::ptr;
 
 use super::encrypted_indexes::{each, mark, table_of};
-use super::subcommands::{changes_types, node, run, run_first};
+use super::index_catalogs::has_default_class;
+use super::subcommands::{changes_types, lock_table, node, run, run_first};
 use crate::index::{method_oid, METHOD};
 use crate::pg::error::{Report, WRONG_OBJECT_TYPE};
 use crate::pg::{majors, rel, sys, Oid, INVALID_OID};
@@ -76,16 +77,10 @@ unsafe fn encrypted_index(table: Oid, constraint: *const sys::Constraint) -> Oid
 pub unsafe fn adopt(command: *mut sys::AlterTableStmt, query_string: *const c_char) {
     // SAFETY: a private copy; nodes are made in the memory context that it is in.
     unsafe {
-        let relation = (*command).relation;
-        let flags = if (*command).missing_ok { sys::RVR_MISSING_OK } else { 0 };
-        let lock = sys::AccessExclusiveLock as i32;
-        let owned = Some(sys::RangeVarCallbackOwnsRelation as _);
-        let table = sys::RangeVarGetRelidExtended(relation, lock, flags, owned, ptr::null_mut());
+        let table = lock_table(command);
         if table == INVALID_OID {
             return;
         }
-        // the index belongs to this table, not to another that may have come into the search path
-        (*relation).schemaname = sys::get_namespace_name(sys::get_rel_namespace(table));
         // PostgreSQL looks at an index that is to be adopted after a change of type has made it anew
         if changes_types(command) {
             run_first(command, |part| constraint_of(part).is_null(), query_string);
@@ -165,10 +160,7 @@ unsafe fn check_order(index: sys::Relation, table: Oid, query_string: *const c_c
             let number = rel::key_column(index, i);
             let (mut type_oid, mut typmod, mut collation) = (0, 0, 0);
             sys::get_atttypetypmodcoll(table, number, &mut type_oid, &mut typmod, &mut collation);
-            let class = sys::GetDefaultOpClass(type_oid, (*(*index).rd_rel).relam);
-            let is_default = class != INVALID_OID
-                && sys::get_opclass_family(class) == *(*index).rd_opfamily.add(i)
-                && sys::get_opclass_input_type(class) == *(*index).rd_opcintype.add(i)
+            let is_default = has_default_class(index, i, type_oid)
                 && *(*index).rd_indcollation.add(i) == collation
                 && *(*index).rd_indoption.add(i) == 0;
             if !is_default {

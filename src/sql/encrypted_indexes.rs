@@ -16,7 +16,7 @@ use crate::pg::fmgr::str_of;
 use crate::pg::{majors, sys, Oid, INVALID_OID};
 use crate::pg_error;
 
-pub const OPTION: &CStr = c"deduplicate_items";
+const OPTION: &CStr = c"deduplicate_items";
 const MARK: &CStr = c"OFF";
 
 /// The command with encrypted indexes where they are due: as it is, or a changed copy.

@@ -24,15 +24,7 @@ pub unsafe fn set_method(index: Oid, table: Oid, method: Oid, expressions: *mut 
         let form: *const sys::FormData_pg_index = body(row);
         let nkeys = (*form).indnkeyatts as usize;
         let mut classes = [INVALID_OID; sys::INDEX_MAX_KEYS as usize];
-        let mut next_expression = 0;
-        for (i, class) in classes[..nkeys].iter_mut().enumerate() {
-            let column = match *(*form).indkey.values.as_ptr().add(i) {
-                0 => {
-                    next_expression += 1;
-                    Column::Expression((*(*expressions).elements.add(next_expression - 1)).ptr_value.cast())
-                }
-                number => Column::OfTable(table, number),
-            };
+        for (i, (class, column)) in classes.iter_mut().zip(key_columns(form, table, expressions)).enumerate() {
             *class = class_for(column.type_oid(), method);
             exchange_dependency(index, class_for(column.type_oid(), sys::get_rel_relam(index)), *class);
             update_attribute(index, i as i16 + 1, *class, column);
@@ -50,14 +42,52 @@ pub fn class_for(type_oid: Oid, method: Oid) -> Oid {
     unsafe { sys::GetDefaultOpClass(type_oid, method) }
 }
 
+/// Whether key column `i` of the index, from 0, has the default operator class of the index's access method for `type_oid`.
+///
+/// # Safety
+/// An open index with as many columns.
+pub unsafe fn has_default_class(index: sys::Relation, i: usize, type_oid: Oid) -> bool {
+    // SAFETY: the caller's promise; syscache look-ups.
+    unsafe {
+        let class = class_for(type_oid, (*(*index).rd_rel).relam);
+        class != INVALID_OID
+            && sys::get_opclass_family(class) == *(*index).rd_opfamily.add(i)
+            && sys::get_opclass_input_type(class) == *(*index).rd_opcintype.add(i)
+    }
+}
+
 /// What a key column of an index holds.
-enum Column {
+pub enum Column {
     OfTable(Oid, i16),
     Expression(*mut sys::Node),
 }
 
+/// The key columns of an index of `table` whose row of pg_index is `form`, with these expressions.
+///
+/// # Safety
+/// `form` and `expressions` must be of one index, and stay while the result is used.
+pub unsafe fn key_columns(
+    form: *const sys::FormData_pg_index,
+    table: Oid,
+    expressions: *mut sys::List,
+) -> impl Iterator<Item = Column> {
+    let mut next_expression = 0;
+    // SAFETY: the caller's promise: as many column numbers, and an expression for each that is 0.
+    unsafe {
+        (0..(*form).indnkeyatts as usize).map(move |i| match *(*form).indkey.values.as_ptr().add(i) {
+            0 => {
+                next_expression += 1;
+                Column::Expression((*(*expressions).elements.add(next_expression - 1)).ptr_value.cast())
+            }
+            number => Column::OfTable(table, number),
+        })
+    }
+}
+
 impl Column {
-    unsafe fn type_oid(&self) -> Oid {
+    /// # Safety
+    /// A column that is there, or an expression.
+    pub unsafe fn type_oid(&self) -> Oid {
         // SAFETY: a column that is there, or an expression.
         unsafe {
             match *self {

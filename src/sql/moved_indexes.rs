@@ -5,11 +5,11 @@ use core::ffi::c_char;
 use core::ptr;
 
 use super::encrypted_indexes::{each, is_ordered_as_by_btree};
-use super::index_catalogs::{class_for, set_method};
+use super::index_catalogs::{class_for, has_default_class, key_columns, set_method, Column};
 use super::plaintext_indexes;
-use super::subcommands::run_first;
+use super::subcommands::{lock_table, run_first};
 use crate::index::{has_rows, method_oid, settings};
-use crate::pg::{majors, rel, sys, Oid, INVALID_OID};
+use crate::pg::{majors, sys, Oid, INVALID_OID};
 
 /// Whether the command sets the access method of a table.
 ///
@@ -47,10 +47,7 @@ unsafe fn method_of(command: *mut sys::AlterTableStmt) -> *mut sys::AlterTableCm
 pub unsafe fn prepare(command: *mut sys::AlterTableStmt, query_string: *const c_char) {
     // SAFETY: the caller's promise; syscache look-ups.
     unsafe {
-        let flags = if (*command).missing_ok { sys::RVR_MISSING_OK } else { 0 };
-        let lock = sys::AccessExclusiveLock as i32;
-        let owned = Some(sys::RangeVarCallbackOwnsRelation as _);
-        let table = sys::RangeVarGetRelidExtended((*command).relation, lock, flags, owned, ptr::null_mut());
+        let table = lock_table(command);
         let ours = sys::get_table_am_oid(c"encrypted_heap".as_ptr(), true);
         let kind = if table == INVALID_OID { 0 } else { sys::get_rel_relkind(table) as u8 };
         if ours == INVALID_OID
@@ -68,8 +65,6 @@ pub unsafe fn prepare(command: *mut sys::AlterTableStmt, query_string: *const c_
         if !becomes_ours && !was_ours {
             return;
         }
-        // the table that was locked, not another that may have come into the search path
-        (*(*command).relation).schemaname = sys::get_namespace_name(sys::get_rel_namespace(table));
         let moves = |part: *mut sys::AlterTableCmd| (*part).subtype == sys::AT_SetAccessMethod;
         if !each((*command).cmds, moves) {
             // comes here again, alone
@@ -118,23 +113,12 @@ unsafe fn can_move(index: sys::Relation, table: Oid, to: Oid) -> bool {
             return false;
         }
         let expressions = sys::RelationGetIndexExpressions(index);
-        let mut next_expression = 0;
-        (0..(*form).indnkeyatts as usize).all(|i| {
-            let type_oid = match rel::key_column(index, i) {
-                0 => {
-                    next_expression += 1;
-                    sys::exprType((*(*expressions).elements.add(next_expression - 1)).ptr_value.cast())
-                }
-                number => sys::get_atttype(table, number),
-            };
-            let (from, is_expression) = (class_for(type_oid, (*(*index).rd_rel).relam), rel::key_column(index, i) == 0);
-            let is_default = from != INVALID_OID
-                && sys::get_opclass_family(from) == *(*index).rd_opfamily.add(i)
-                && sys::get_opclass_input_type(from) == *(*index).rd_opcintype.add(i);
-            is_default
+        key_columns(form, table, expressions).enumerate().all(|(i, column)| {
+            let type_oid = column.type_oid();
+            has_default_class(index, i, type_oid)
                 && class_for(type_oid, to) != INVALID_OID
                 && is_ordered_as_by_btree(type_oid)
-                && !(is_expression && has_rows(type_oid))
+                && !(matches!(column, Column::Expression(_)) && has_rows(type_oid))
         })
     }
 }

@@ -4,7 +4,7 @@ use core::ffi::c_char;
 use core::ptr;
 
 use super::encrypted_indexes::each;
-use crate::pg::sys;
+use crate::pg::{sys, Oid, INVALID_OID};
 
 /// `makeNode()`
 ///
@@ -16,6 +16,27 @@ pub unsafe fn node<T>(tag: sys::NodeTag) -> *mut T {
         let made: *mut T = sys::palloc0(size_of::<T>()).cast();
         made.cast::<sys::NodeTag>().write(tag);
         made
+    }
+}
+
+/// Locks the table of the command as the command itself will, and makes the command name just that one, not another that may come into
+/// the search path. InvalidOid if there is none and `IF EXISTS` allows that. Raises what PostgreSQL raises of a table that is
+/// not the user's.
+///
+/// # Safety
+/// `command` must be a private copy of a node of that type, which needs an ACCESS EXCLUSIVE lock.
+pub unsafe fn lock_table(command: *mut sys::AlterTableStmt) -> Oid {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let relation = (*command).relation;
+        let flags = if (*command).missing_ok { sys::RVR_MISSING_OK } else { 0 };
+        let lock = sys::AccessExclusiveLock as i32;
+        let owned = Some(sys::RangeVarCallbackOwnsRelation as _);
+        let table = sys::RangeVarGetRelidExtended(relation, lock, flags, owned, ptr::null_mut());
+        if table != INVALID_OID {
+            (*relation).schemaname = sys::get_namespace_name(sys::get_rel_namespace(table));
+        }
+        table
     }
 }
 

@@ -1,12 +1,12 @@
 //! Reading out-of-line values: `relation_fetch_toast_slice` of `encrypted_toast`, the counterpart of
 //! `heap_fetch_toast_slice`. A slice decrypts only the chunks that it touches.
 
-use super::store::{cleanse, for_each_chunk, Chunks};
+use super::store::{for_each_chunk, Chunks};
 use super::{piece_len, pieces, PIECE_SIZE};
 use crate::crypto::chunk::CHUNK_OVERHEAD;
 use crate::keys::{self, OpenError};
 use crate::pg::error::DATA_CORRUPTED;
-use crate::pg::{rel as relation, sys, varlena, Oid};
+use crate::pg::{memory, rel as relation, sys, varlena, Oid};
 use crate::{pg_callback, pg_error, stats};
 
 pg_callback! {
@@ -41,7 +41,7 @@ pg_callback! {
                     open(toastrel, value_id, seq, stored, piece.as_mut_ptr());
                     let target = to.add((begin + from) - offset);
                     core::ptr::copy_nonoverlapping(piece.as_ptr().add(from), target, until - from);
-                    cleanse(piece.as_mut_ptr(), len);
+                    memory::cleanse(piece.as_mut_ptr().cast(), len);
                 }
             });
             chunks.close_indexes(false);

@@ -10,7 +10,7 @@ use crate::crypto::chunk::CHUNK_OVERHEAD;
 use crate::keys;
 use crate::pg::sizes::TOAST_MAX_CHUNK_SIZE;
 use crate::pg::varlena::{self, Varlena};
-use crate::pg::{check_for_interrupts, majors, memory, sys, Datum, Oid, INVALID_OID};
+use crate::pg::{check_for_interrupts, majors, sys, Datum, Oid, INVALID_OID};
 
 /// A TOAST table and its indexes, open.
 pub struct Chunks {
@@ -253,13 +253,4 @@ pub unsafe fn try_for_each_chunk(
         sys::systable_endscan_ordered(scan);
         result
     }
-}
-
-/// Cleanses memory that held a value's plaintext; a face for the other files of this room.
-///
-/// # Safety
-/// `at .. at + len` must be writable.
-pub unsafe fn cleanse(at: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { memory::cleanse(at.cast(), len) }
 }
