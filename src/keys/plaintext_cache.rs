@@ -8,7 +8,8 @@
 //!
 //! The memory is a fixed number of places of four sizes, in sets of two. Which set an entry belongs to follows from its tag. An
 //! entry that was found again has as many lives more, and each entry that wants its place takes one: else the
-//! keys of leaves, which nobody asks for twice, would drive out those that every descent needs.
+//! keys of leaves, which nobody asks for twice, would drive out those that every descent needs. Lives and a part of the tag
+//! stand in a table of their own, which stays in the processor's cache: who is not here costs no look at a place.
 
 use core::ptr;
 
@@ -18,41 +19,19 @@ use crate::pg::{BackendCell, Oid};
 
 /// What stands at the beginning of a place; the authenticated bytes and the plaintext follow.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(PartialEq, Eq)]
 struct Header {
     oid: Oid,
-    /// from the lowest bit on: [`LEN_BITS`] of how many bytes are authenticated, 0 in an empty place; as many of the
-    /// plaintext's length; lives
-    state: u32,
+    sealed_len: u16,
+    plain_len: u16,
 }
 
-const LEN_BITS: u32 = 12;
-const LENGTHS: u32 = (1 << (2 * LEN_BITS)) - 1;
-const LIFE: u32 = LENGTHS + 1;
-const MOST_LIVES: u32 = 15;
+/// What is known of a place without looking at it: a part of the entry's tag, and its lives. 0 is an empty place.
+type Mark = u16;
 
-impl Header {
-    /// Without lives. Both lengths are below the size of a place.
-    #[inline]
-    fn new(oid: Oid, sealed_len: usize, plain_len: usize) -> Header {
-        Header { oid, state: sealed_len as u32 | (plain_len as u32) << LEN_BITS }
-    }
-
-    #[inline]
-    fn is_of(self, other: Header) -> bool {
-        self.oid == other.oid && (self.state ^ other.state) & LENGTHS == 0
-    }
-
-    #[inline]
-    fn is_empty(self) -> bool {
-        self.state == 0
-    }
-
-    #[inline]
-    fn lives(self) -> u32 {
-        self.state / LIFE
-    }
-}
+const PRINT: Mark = 0x0fff;
+const LIFE: Mark = PRINT + 1;
+const MOST_LIVES: Mark = 15;
 
 const HEADER: usize = size_of::<Header>();
 const WAYS: usize = 2;
@@ -65,12 +44,19 @@ const SHARES: [usize; 4] = [2, 8, 4, 8];
 struct Cache {
     /// Where the places of each size begin; null before the first entry.
     places: [*mut u8; SIZES.len()],
+    /// as many marks
+    marks: [*mut Mark; SIZES.len()],
     /// sets of each size, less one: a power of two, less one
     masks: [usize; SIZES.len()],
     mapped: usize,
 }
 
-const NONE: Cache = Cache { places: [ptr::null_mut(); SIZES.len()], masks: [0; SIZES.len()], mapped: 0 };
+const NONE: Cache = Cache {
+    places: [ptr::null_mut(); SIZES.len()],
+    marks: [ptr::null_mut(); SIZES.len()],
+    masks: [0; SIZES.len()],
+    mapped: 0,
+};
 
 static CACHE: BackendCell<Cache> = BackendCell::new(NONE);
 
@@ -80,14 +66,41 @@ fn size_for(len: usize) -> Option<usize> {
     SIZES.iter().position(|size| HEADER + len <= *size)
 }
 
-/// The first place of the set that the bytes belong to.
-#[inline]
-fn set_of(cache: &Cache, size: usize, sealed: &[u8]) -> Option<*mut u8> {
-    let tag = u64::from_ne_bytes(*sealed.last_chunk::<8>()?);
-    let set = tag as usize & cache.masks[size];
-    let base = cache.places[size];
-    // SAFETY: a set below their number, in the mapped memory.
-    (!base.is_null()).then(|| unsafe { base.add(set * WAYS * SIZES[size]) })
+/// The places of one size that an entry may have, and what its mark is without lives.
+struct Set {
+    places: *mut u8,
+    size: usize,
+    marks: *mut Mark,
+    print: Mark,
+}
+
+impl Set {
+    /// The set that `sealed`, which ends with a tag, belongs to; None if there is no memory yet.
+    #[inline]
+    fn of(cache: &Cache, size: usize, sealed: &[u8]) -> Option<Set> {
+        let tag = u64::from_ne_bytes(*sealed.last_chunk::<8>()?);
+        let first = (tag as usize & cache.masks[size]) * WAYS;
+        if cache.mapped == 0 {
+            return None;
+        }
+        // never 0; other bits of the tag than those that choose the set
+        let print = (tag >> 48) as Mark & PRINT | 1;
+        // SAFETY: a set below their number, in the mapped memory.
+        let (places, marks) = unsafe { (cache.places[size].add(first * SIZES[size]), cache.marks[size].add(first)) };
+        Some(Set { places, size: SIZES[size], marks, print })
+    }
+
+    #[inline]
+    fn mark(&self, way: usize) -> *mut Mark {
+        // SAFETY: one of the set's marks.
+        unsafe { self.marks.add(way) }
+    }
+
+    #[inline]
+    fn place(&self, way: usize) -> *mut u8 {
+        // SAFETY: one of the set's places.
+        unsafe { self.places.add(way * self.size) }
+    }
 }
 
 /// Copies the plaintext of `sealed`, the authenticated bytes of something of relation `oid` (IV, ciphertext and tag at the end),
@@ -100,16 +113,19 @@ pub unsafe fn find(oid: Oid, sealed: &[u8], out: *mut u8, len: usize) -> bool {
     // SAFETY: nothing in here comes back to the cache.
     let cache = unsafe { &*CACHE.as_ptr() };
     let Some(size) = size_for(sealed.len() + len) else { return false };
-    let Some(set) = set_of(cache, size, sealed) else { return false };
-    let wanted = Header::new(oid, sealed.len(), len);
+    let Some(set) = Set::of(cache, size, sealed) else { return false };
+    // both lengths fit: they are below the size of a place
+    let wanted = Header { oid, sealed_len: sealed.len() as u16, plain_len: len as u16 };
     for way in 0..WAYS {
         // SAFETY: a place of the set; it holds as many bytes as its header says.
         unsafe {
-            let place = set.add(way * SIZES[size]);
-            let header = place.cast::<Header>();
-            if (*header).is_of(wanted) && slice(place.add(HEADER).cast_const(), sealed.len()) == sealed {
-                if (*header).lives() < MOST_LIVES {
-                    (*header).state += LIFE;
+            let (mark, place) = (set.mark(way), set.place(way));
+            if *mark & PRINT == set.print
+                && *place.cast::<Header>() == wanted
+                && slice(place.add(HEADER).cast_const(), sealed.len()) == sealed
+            {
+                if *mark / LIFE < MOST_LIVES {
+                    *mark += LIFE;
                 }
                 let plain = place.add(HEADER + sealed.len());
                 match len {
@@ -136,28 +152,22 @@ pub unsafe fn keep(oid: Oid, sealed: &[u8], plain: *const u8, len: usize) {
     if cache.mapped == 0 && !map(cache) {
         return;
     }
-    let Some(set) = set_of(cache, size, sealed) else { return };
-    // SAFETY: places of the set, which have room for that size.
+    let Some(set) = Set::of(cache, size, sealed) else { return };
+    // SAFETY: marks and places of the set, which have room for that size.
     unsafe {
-        let header = |way: usize| set.add(way * SIZES[size]).cast::<Header>();
-        let mut weakest = 0;
-        for way in 0..WAYS {
-            if (*header(way)).is_empty() {
-                weakest = way;
-                break;
-            }
-            if (*header(way)).lives() < (*header(weakest)).lives() {
-                weakest = way;
-            }
-        }
-        if (*header(weakest)).lives() > 0 {
-            (*header(weakest)).state -= LIFE;
+        // an empty place comes before one without lives
+        let strength = |way| (*set.mark(way) != 0, *set.mark(way) / LIFE);
+        let weakest = (0..WAYS).min_by_key(|way| strength(*way)).unwrap_or(0);
+        let mark = set.mark(weakest);
+        if *mark / LIFE > 0 {
+            *mark -= LIFE;
             return;
         }
-        let place: *mut u8 = header(weakest).cast();
+        let place = set.place(weakest);
+        place.cast::<Header>().write(Header { oid, sealed_len: sealed.len() as u16, plain_len: len as u16 });
         ptr::copy_nonoverlapping(sealed.as_ptr(), place.add(HEADER), sealed.len());
         ptr::copy_nonoverlapping(plain, place.add(HEADER + sealed.len()), len);
-        header(weakest).write(Header::new(oid, sealed.len(), len));
+        *mark = set.print;
     }
 }
 
@@ -168,25 +178,32 @@ fn map(cache: &mut Cache) -> bool {
     if bytes == 0 {
         return false;
     }
+    let sets = |size: usize| bytes / SHARES[size] / (WAYS * SIZES[size]);
+    let marks: usize = (0..SIZES.len()).map(|size| sets(size) * WAYS).sum();
+    let mapped = bytes + marks * size_of::<Mark>();
     // SAFETY: an anonymous private mapping at an address of the kernel's choice.
     let base = unsafe {
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0)
+        libc::mmap(ptr::null_mut(), mapped, access, flags, -1, 0)
     };
     if base == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: the mapping just made. Where the advice is not known the plaintext is in core dumps, as the keys are.
-    unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) };
-    let mut at: *mut u8 = base.cast();
-    for (size, share) in SHARES.iter().enumerate() {
-        let sets = bytes / share / (WAYS * SIZES[size]);
-        cache.places[size] = at;
-        cache.masks[size] = sets - 1;
-        // SAFETY: the shares are parts of the mapping.
-        at = unsafe { at.add(bytes / share) };
+    // SAFETY: the mapping just made, of which the places and behind them the marks are parts. Where the advice is not known the
+    // plaintext is in core dumps, as the keys are.
+    unsafe {
+        libc::madvise(base, mapped, libc::MADV_DONTDUMP);
+        let mut place: *mut u8 = base.cast();
+        let mut mark: *mut Mark = place.add(bytes).cast();
+        for (size, share) in SHARES.iter().enumerate() {
+            cache.places[size] = place;
+            cache.marks[size] = mark;
+            cache.masks[size] = sets(size) - 1;
+            place = place.add(bytes / share);
+            mark = mark.add(sets(size) * WAYS);
+        }
     }
-    cache.mapped = bytes;
+    cache.mapped = mapped;
     true
 }
 
