@@ -178,7 +178,7 @@ DECLARE
     said text;
     method text := CASE name WHEN 'e' THEN 'encrypted_btree' ELSE 'btree' END;
 BEGIN
-    EXECUTE format('DELETE FROM %1$I t USING %1$I u WHERE t.a = u.a AND t.ctid > u.ctid', name);
+    EXECUTE format('DELETE FROM %1$I WHERE ctid NOT IN (SELECT min(ctid) FROM %1$I GROUP BY a)', name);
     EXECUTE format('CREATE UNIQUE INDEX one ON %I USING %s (a)', name, method);
     BEGIN
         EXECUTE format('INSERT INTO %1$I (a) SELECT a FROM %1$I ORDER BY a::text COLLATE "C" DESC, id LIMIT 1', name);
