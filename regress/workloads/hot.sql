@@ -1,5 +1,6 @@
 -- Which UPDATEs are HOT. Few rows on a page with room for many versions, so that only the columns decide. Every step says
--- how many updates there were, how many were HOT, and how many went to another page; sql/hot.sql shows the totals.
+-- how many updates there were, how many were HOT, and how many went to another page; sql/hot.sql shows the totals. (What a session
+-- has counted is taken away once a second, between transactions, so each transaction begins by asking for that.)
 CREATE FUNCTION updates(OUT upd bigint, OUT hot bigint, OUT newpage bigint) LANGUAGE sql AS $$
     SELECT sum(n_tup_upd), sum(n_tup_hot_upd), sum(n_tup_newpage_upd) FROM pg_stat_xact_user_tables WHERE schemaname = 'twin'
 $$;
@@ -8,6 +9,7 @@ $$;
 CREATE TABLE plain (v text, id int PRIMARY KEY, a int, b text, c int);
 CREATE INDEX ON plain (a, b);
 INSERT INTO plain SELECT repeat('v', i), i, i, 'b' || i, i FROM generate_series(1, 5) i;
+DO 'BEGIN PERFORM pg_stat_force_next_flush(); END';
 BEGIN;
 UPDATE plain SET c = c + 1;
 SELECT 'not indexed', * FROM updates();
@@ -37,6 +39,7 @@ CREATE INDEX ON special (lower(e));
 CREATE INDEX ON special (q) WHERE p > 2;
 CREATE UNIQUE INDEX ON special (id) INCLUDE (i);
 INSERT INTO special SELECT i, 'E' || i, i, i, i, i FROM generate_series(1, 5) i;
+DO 'BEGIN PERFORM pg_stat_force_next_flush(); END';
 BEGIN;
 UPDATE special SET n = n + 1;
 SELECT 'in no index', * FROM updates();
@@ -57,6 +60,7 @@ CREATE TABLE summarized (id int PRIMARY KEY, b int, c int);
 CREATE INDEX ON summarized USING brin (b);
 INSERT INTO summarized SELECT i, i, i FROM generate_series(1, 5) i;
 SELECT brin_summarize_new_values('summarized_b_idx');
+DO 'BEGIN PERFORM pg_stat_force_next_flush(); END';
 BEGIN;
 UPDATE summarized SET b = b + 1000;
 SELECT 'only in a summarising index', * FROM updates();
@@ -67,6 +71,7 @@ SET enable_seqscan = off;
 SET enable_indexscan = off;
 EXPLAIN (COSTS OFF) SELECT id FROM summarized WHERE b = 2003;
 SELECT id FROM summarized WHERE b = 2003;
+DO 'BEGIN PERFORM pg_stat_force_next_flush(); END';
 BEGIN;
 UPDATE summarized SET id = id + 1000, b = 0;
 SELECT 'that, and the key', * FROM updates();
@@ -78,6 +83,7 @@ RESET enable_indexscan;
 -- no index at all; a temporary table; a page without room
 CREATE TABLE bare (id int, t text STORAGE PLAIN);
 INSERT INTO bare SELECT i, 'x' FROM generate_series(1, 5) i;
+DO 'BEGIN PERFORM pg_stat_force_next_flush(); END';
 BEGIN;
 UPDATE bare SET id = id + 1;
 SELECT 'without an index', * FROM updates();
@@ -88,6 +94,7 @@ COMMIT;
 -- system columns and whole rows in an index; an index made and dropped in between; columns added and dropped
 CREATE TABLE changing (id int PRIMARY KEY, a int, b int, c int);
 INSERT INTO changing SELECT i, i, i, i FROM generate_series(1, 5) i;
+DO 'BEGIN PERFORM pg_stat_force_next_flush(); END';
 BEGIN;
 UPDATE changing SET a = a + 1;
 SELECT 'before the index', * FROM updates();
