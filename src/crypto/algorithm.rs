@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void, CStr};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use openssl_sys::{EVP_CIPHER_fetch, EVP_CIPHER};
+use openssl_sys::{EVP_CIPHER_fetch, EVP_CIPHER_free, EVP_CIPHER};
 
 /// OpenSSL's first name of AES-256-GCM.
 const NAME: &CStr = c"AES-256-GCM";
@@ -51,8 +51,12 @@ impl Algorithm {
     /// The implementation that OpenSSL chooses; None if no provider has AES-256-GCM.
     #[inline]
     pub fn get() -> Option<&'static Algorithm> {
-        static FOUND: OnceLock<Option<Algorithm>> = OnceLock::new();
-        FOUND.get_or_init(find).as_ref()
+        static FOUND: OnceLock<Algorithm> = OnceLock::new();
+        match FOUND.get() {
+            Some(algorithm) => Some(algorithm),
+            // what fails now, out of memory perhaps, is tried again, and not handed down by the postmaster
+            None => find().map(|algorithm| FOUND.get_or_init(|| algorithm)),
+        }
     }
 
     /// A context of the provider, without a key; None if it cannot be had.
@@ -73,8 +77,8 @@ impl Algorithm {
 
 #[cold]
 fn find() -> Option<Algorithm> {
-    // SAFETY: null is the default library context and no properties; what comes back is checked. The cipher is never freed, so
-    // that its provider stays loaded.
+    // SAFETY: null is the default library context and no properties; what comes back is checked. A cipher that was found is never
+    // freed, so that its provider stays loaded.
     unsafe {
         let cipher = NonNull::new(EVP_CIPHER_fetch(ptr::null_mut(), NAME.as_ptr(), ptr::null()))?.as_ptr();
         let provider = EVP_CIPHER_get0_provider(cipher);
@@ -105,6 +109,9 @@ fn find() -> Option<Algorithm> {
             })
         });
         OSSL_PROVIDER_unquery_operation(provider, OSSL_OP_CIPHER, algorithms);
+        if found.is_none() {
+            EVP_CIPHER_free(cipher);
+        }
         found
     }
 }
