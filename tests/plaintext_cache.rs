@@ -3,8 +3,11 @@
 #[allow(dead_code)]
 #[path = "../src/pg/cell.rs"]
 mod cell;
+#[path = "../src/pg/hidden.rs"]
+mod hidden;
 mod pg {
     pub use crate::cell::BackendCell;
+    pub(crate) use crate::hidden;
     pub type Oid = u32;
     pub mod memory {
         /// # Safety

@@ -8,9 +8,8 @@
 //!
 //! The secret keeps bytes that come from disk from ever being taken for an address.
 
-use core::ptr;
-
 use super::column::Column;
+use super::search::Search;
 use crate::pg::error::INTERNAL_ERROR;
 use crate::pg::{sys, varlena, BackendCell, Datum, Oid};
 use crate::pg_error;
@@ -25,6 +24,8 @@ pub struct Argument {
     /// the type of `value`
     pub type_oid: Oid,
     pub column: *mut Column,
+    /// what comparisons with it have shown; null if the column is not searched so
+    pub search: *mut Search,
 }
 
 /// The secret and the process that drew it: a forked child draws its own.
@@ -35,10 +36,15 @@ pub fn register() {
     SECRET.set(([0; SECRET_LEN], 0));
 }
 
+#[inline]
+fn my_pid() -> i32 {
+    // SAFETY: a variable that is set once when the process starts.
+    unsafe { sys::MyProcPid }
+}
+
 fn secret() -> [u8; SECRET_LEN] {
     let (known, pid) = SECRET.get();
-    // SAFETY: a variable that is set once when the process starts.
-    let me = unsafe { sys::MyProcPid };
+    let me = my_pid();
     if pid == me {
         return known;
     }
@@ -52,16 +58,16 @@ fn secret() -> [u8; SECRET_LEN] {
 }
 
 /// Makes an argument in the current memory context, which must live as long as the scan uses it; so must what `value`
-/// points to.
+/// points to. `search` is null or in such memory, too.
 ///
 /// # Safety
 /// `column` must be a column of an index, `value` of type `type_oid`.
-pub unsafe fn make(value: Datum, type_oid: Oid, column: *mut Column) -> Datum {
+pub unsafe fn make(value: Datum, type_oid: Oid, column: *mut Column, search: *mut Search) -> Datum {
     let secret = secret();
     // SAFETY: palloc gives what is written.
     unsafe {
         let argument: *mut Argument = sys::palloc(size_of::<Argument>()).cast();
-        argument.write(Argument { value, type_oid, column });
+        argument.write(Argument { value, type_oid, column, search });
         let datum: *mut u8 = sys::palloc(varlena::HEADER + LEN).cast();
         varlena::set_size(datum, varlena::HEADER + LEN);
         let at = datum.add(varlena::HEADER);
@@ -75,14 +81,14 @@ pub unsafe fn make(value: Datum, type_oid: Oid, column: *mut Column) -> Datum {
 /// The argument, if `stored` is one.
 #[inline]
 pub fn of(stored: &[u8]) -> Option<*const Argument> {
-    if stored.len() != LEN || stored[..4] != [0; 4] {
-        return None;
-    }
+    let stored: &[u8; LEN] = stored.try_into().ok()?;
+    let (zeros, rest) = stored.split_first_chunk::<4>()?;
+    let (found, address) = rest.split_first_chunk::<SECRET_LEN>()?;
     let (known, pid) = SECRET.get();
-    // SAFETY: a variable that is set once when the process starts.
-    if stored[4..4 + SECRET_LEN] != known || pid != unsafe { sys::MyProcPid } {
+    // arrays, so that there is no call
+    if *zeros != [0; 4] || *found != known || pid != my_pid() {
         return None;
     }
-    // SAFETY: `LEN` bytes are there, and who knows the secret has written an address.
-    Some(unsafe { ptr::read_unaligned(stored.as_ptr().add(4 + SECRET_LEN).cast()) })
+    // who knows the secret has written an address
+    Some(usize::from_ne_bytes(*address.first_chunk()?) as *const Argument)
 }

@@ -6,6 +6,7 @@
 use core::ptr;
 
 use super::cache::Cache;
+use super::ordinal::Ordinal;
 use crate::crypto::key::{self, Place, COMPRESSED, KEY_OVERHEAD};
 use crate::keys::{self, OpenError};
 use crate::pg::error::DATA_CORRUPTED;
@@ -110,6 +111,10 @@ pub struct Column {
     pub family: Oid,
     pub collation: Oid,
     pub compare: sys::FmgrInfo,
+    /// how the type's values are ordered, if as words
+    pub ordinal: Option<Ordinal>,
+    /// the index has them in descending order
+    pub descending: bool,
     /// the type's own sort support, or InvalidOid
     pub sort_support: Oid,
     cross: *mut Cross,
@@ -145,6 +150,8 @@ impl Column {
             collation: 0,
             // SAFETY: all zeros is "no function".
             compare: unsafe { core::mem::zeroed() },
+            ordinal: None,
+            descending: false,
             sort_support: 0,
             cross: ptr::null_mut(),
             sealed: Block::EMPTY,
@@ -157,6 +164,10 @@ impl Column {
     /// The length of the column's values; None if each has its own.
     pub fn fixed_len(&self) -> Option<usize> {
         usize::try_from(self.typlen).ok()
+    }
+
+    pub fn is_first(&self) -> bool {
+        self.number == 1
     }
 
     pub fn is_by_value(&self) -> bool {
@@ -276,6 +287,22 @@ impl Column {
     /// In a transaction. May raise an ERROR.
     #[inline]
     pub unsafe fn open_once(&mut self, stored: &[u8]) -> Datum {
+        // SAFETY: the caller's promise.
+        unsafe { self.open_by(stored, Column::decrypt) }
+    }
+
+    /// As [`Column::open_once`], for a key that is not likely to be compared again soon.
+    ///
+    /// # Safety
+    /// In a transaction. May raise an ERROR.
+    #[inline]
+    pub unsafe fn open_for_now(&mut self, stored: &[u8]) -> Datum {
+        // SAFETY: the caller's promise.
+        unsafe { self.open_by(stored, Column::decrypt_once) }
+    }
+
+    #[inline]
+    unsafe fn open_by(&mut self, stored: &[u8], decrypt: unsafe fn(&Column, &[u8], *mut u8)) -> Datum {
         // SAFETY: the block has room for the plaintext.
         unsafe {
             let compressed = self.check_place(stored);
@@ -283,7 +310,7 @@ impl Column {
             let (room, offset) = (self.room(len), self.offset());
             self.opened[0].stored_len = 0;
             let out = self.opened[0].plain.reserve(self.context, room).add(offset);
-            self.decrypt(stored, out);
+            decrypt(self, stored, out);
             self.finish(0, len, compressed)
         }
     }

@@ -11,6 +11,7 @@ use core::ptr;
 use std::collections::BTreeMap;
 
 use super::column::{Column, ValueType};
+use super::ordinal::Ordinal;
 use crate::pg::error::{INTERNAL_ERROR, WRONG_OBJECT_TYPE};
 use crate::pg::memory::{self, slice, MemoryContext};
 use crate::pg::{majors, rel, sys, tuple, varlena, BackendCell, Oid};
@@ -219,6 +220,14 @@ impl Index {
         &mut self.functions[0]
     }
 
+    /// Whether each change of its pages gives them another LSN: of a permanent relation, and also while it is new, for which
+    /// `wal_level = minimal` writes no WAL. Of the relation that was entered last.
+    pub fn changes_lsns(&self) -> bool {
+        // SAFETY: a variable that is set when the server starts.
+        let level = unsafe { sys::wal_level };
+        self.class.relpersistence as u8 == sys::RELPERSISTENCE_PERMANENT && level > sys::WAL_LEVEL_MINIMAL as i32
+    }
+
     /// Takes over what is in the real entry.
     #[inline]
     unsafe fn refresh(&mut self, outer: sys::Relation) {
@@ -265,6 +274,7 @@ impl Index {
                         && found.family == column.family
                         && found.collation == column.collation
                         && found.compare == column.compare.fn_oid
+                        && found.descending == column.descending
                         && (found.compressible || !column.compressible)
                 })
         }
@@ -323,6 +333,8 @@ impl Index {
                 (*column).family = definition.family;
                 (*column).collation = definition.collation;
                 (*column).sort_support = definition.sort_support;
+                (*column).ordinal = Ordinal::of(definition.compare);
+                (*column).descending = definition.descending;
                 if definition.compare != 0 {
                     sys::fmgr_info_cxt(definition.compare, &mut (*column).compare, self.context);
                 }
@@ -381,6 +393,7 @@ struct Definition {
     collation: Oid,
     compare: Oid,
     sort_support: Oid,
+    descending: bool,
     /// the table's column may be compressed, as an index does then, too
     compressible: bool,
 }
@@ -393,7 +406,15 @@ impl Definition {
             let compressible = is_compressible(outer, i);
             if i >= nkeys {
                 let input_type = (*majors::attribute((*outer).rd_att, i)).atttypid;
-                return Definition { input_type, family: 0, collation: 0, compare: 0, sort_support: 0, compressible };
+                return Definition {
+                    input_type,
+                    family: 0,
+                    collation: 0,
+                    compare: 0,
+                    sort_support: 0,
+                    descending: false,
+                    compressible,
+                };
             }
             let nprocs = usize::from((*(*outer).rd_indam).amsupport);
             let support = slice((*outer).rd_support.cast_const(), nkeys * nprocs);
@@ -407,6 +428,7 @@ impl Definition {
                 collation: *(*outer).rd_indcollation.add(i),
                 compare: proc_of(sys::BTORDER_PROC),
                 sort_support: proc_of(sys::BTSORTSUPPORT_PROC),
+                descending: *(*outer).rd_indoption.add(i) as u32 & sys::INDOPTION_DESC != 0,
                 compressible,
             }
         }

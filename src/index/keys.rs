@@ -3,18 +3,26 @@
 use core::ptr;
 
 use super::argument;
+use super::column::Column;
 use super::inner::Index;
+use super::ordinal::Ordinal;
+use super::search::Search;
 use crate::pg::memory::slice;
 use crate::pg::{sys, Datum, Oid};
 
 /// Turns `keys` into keys of the inner index, in the current memory context, which must live until the next rescan. The
 /// arguments' values stay where they are.
 ///
-/// Strategies, collations and NULL tests stay; operators become those of `encrypted_key`; values become arguments.
+/// What is needed for searches is added to the list `searches`. Strategies, collations and NULL tests stay; operators become those of `encrypted_key`; values become arguments.
 ///
 /// # Safety
 /// `keys` must be keys of that index. May raise an ERROR.
-pub unsafe fn convert(index: *mut Index, keys: *const sys::ScanKeyData, nkeys: usize) -> *mut sys::ScanKeyData {
+pub unsafe fn convert(
+    index: *mut Index,
+    keys: *const sys::ScanKeyData,
+    nkeys: usize,
+    searches: &mut *mut Search,
+) -> *mut sys::ScanKeyData {
     // SAFETY: the caller's promise.
     unsafe {
         let converted: *mut sys::ScanKeyData = sys::palloc(nkeys * size_of::<sys::ScanKeyData>()).cast();
@@ -22,9 +30,9 @@ pub unsafe fn convert(index: *mut Index, keys: *const sys::ScanKeyData, nkeys: u
             let to = converted.add(i);
             ptr::write(to, ptr::read(key));
             if has(key, sys::SK_ROW_HEADER) {
-                (*to).sk_argument = convert_row(index, key.sk_argument as *const sys::ScanKeyData) as Datum;
+                (*to).sk_argument = convert_row(index, key.sk_argument as *const sys::ScanKeyData, searches) as Datum;
             } else if !has(key, sys::SK_ISNULL) {
-                convert_key(index, key, to, (*index).operator(key.sk_strategy));
+                convert_key(index, key, to, (*index).operator(key.sk_strategy), searches);
             }
         }
         converted
@@ -36,7 +44,11 @@ fn has(key: &sys::ScanKeyData, flag: u32) -> bool {
 }
 
 /// The members of a row comparison: up to the one that is marked as the last.
-unsafe fn convert_row(index: *mut Index, members: *const sys::ScanKeyData) -> *mut sys::ScanKeyData {
+unsafe fn convert_row(
+    index: *mut Index,
+    members: *const sys::ScanKeyData,
+    searches: &mut *mut Search,
+) -> *mut sys::ScanKeyData {
     // SAFETY: members lie one behind the other, the last one is marked.
     unsafe {
         let mut count = 1;
@@ -48,7 +60,7 @@ unsafe fn convert_row(index: *mut Index, members: *const sys::ScanKeyData) -> *m
             let to = converted.add(i);
             ptr::write(to, ptr::read(key));
             if !has(key, sys::SK_ISNULL) {
-                convert_key(index, key, to, (*index).comparison());
+                convert_key(index, key, to, (*index).comparison(), searches);
             }
         }
         converted
@@ -61,6 +73,7 @@ unsafe fn convert_key(
     key: &sys::ScanKeyData,
     to: *mut sys::ScanKeyData,
     function: *mut sys::FmgrInfo,
+    searches: &mut *mut Search,
 ) {
     // SAFETY: a key of one of the index's key columns.
     unsafe {
@@ -72,7 +85,11 @@ unsafe fn convert_key(
         let value = if has(key, sys::SK_SEARCHARRAY) {
             convert_array(index, key, type_oid)
         } else {
-            argument::make(key.sk_argument, type_oid, column)
+            let search = search_for(index, column, key.sk_argument, type_oid, *searches);
+            if !search.is_null() {
+                *searches = search;
+            }
+            argument::make(key.sk_argument, type_oid, column, search)
         };
         let key_type = (*index).key_type;
         sys::ScanKeyEntryInitializeWithInfo(
@@ -85,6 +102,28 @@ unsafe fn convert_key(
             function,
             value,
         );
+    }
+}
+
+/// What is needed to search for a value in the index's first column, whose order is that of the pages; null if its type has no
+/// words. It stands before `next` in the list. (The elements of an array are each searched for once, without.)
+unsafe fn search_for(
+    index: *mut Index,
+    column: *mut Column,
+    value: Datum,
+    type_oid: Oid,
+    next: *mut Search,
+) -> *mut Search {
+    // SAFETY: a column of the index, a value of that type.
+    unsafe {
+        let Some(ordinal) = (*column).ordinal.filter(|_| (*column).is_first() && (*index).changes_lsns()) else {
+            return ptr::null_mut();
+        };
+        let comparison = (*column).cross_comparison((*column).input_type, type_oid);
+        let Some(of_value) = Ordinal::of_argument((*comparison).fn_oid) else { return ptr::null_mut() };
+        let search: *mut Search = sys::palloc(size_of::<Search>()).cast();
+        search.write(Search::new(ordinal, of_value.word(value), (*column).descending, next));
+        search
     }
 }
 
@@ -111,7 +150,7 @@ unsafe fn convert_array(index: *mut Index, key: &sys::ScanKeyData, type_oid: Oid
         let mut kept = 0;
         for i in 0..count as usize {
             if !*nulls.add(i) {
-                *values.add(kept) = argument::make(*values.add(i), type_oid, column);
+                *values.add(kept) = argument::make(*values.add(i), type_oid, column, ptr::null_mut());
                 kept += 1;
             }
         }

@@ -1,23 +1,27 @@
 //! `encrypted_btree`: nbtree whose keys are ciphertext. `README.md` beside this file has the idea and its rules.
 //!
-//! | file          | what it does                                                                            |
-//! |---------------|-----------------------------------------------------------------------------------------|
-//! | `routine.rs`  | the callback table: nbtree's own, with those replaced that meet a key                   |
-//! | `inner.rs`    | the inner index, which nbtree is given; one for each index that this backend works with |
-//! | `column.rs`   | a column of it: values to stored keys and back                                          |
-//! | `arena.rs`    | values in the clear beside the rows that a build sorts                                  |
-//! | `cache.rs`    | decrypted keys during a build                                                           |
-//! | `argument.rs` | arguments of scan keys: plaintext in memory that passes for a key                       |
-//! | `compare.rs`  | the functions of type `encrypted_key`: comparison, operators, output                    |
-//! | `sort.rs`     | its sort support: abbreviated keys                                                      |
-//! | `build.rs`    | CREATE INDEX, REINDEX, INSERT                                                           |
-//! | `scan.rs`     | index scans; `keys.rs` turns their scan keys                                            |
-//! | `pages.rs`    | the keys on a page as it is on disk                                                     |
-//! | `upkeep.rs`   | which generations are in use; re-encryption in place                                    |
-//! | `verify.rs`   | entries against rows, and rows against entries                                          |
-//! | `planner.rs`  | what the planner asks btree indexes only                                                |
-//! | `settings.rs` | the variables of the configuration parameters                                           |
-//! | `vacuum.rs`   | VACUUM                                                                                  |
+//! | file            | what it does                                                                            |
+//! |-----------------|-----------------------------------------------------------------------------------------|
+//! | `routine.rs`    | the callback table: nbtree's own, with those replaced that meet a key                   |
+//! | `inner.rs`      | the inner index, which nbtree is given; one for each index that this backend works with |
+//! | `column.rs`     | a column of it: values to stored keys and back                                          |
+//! | `arena.rs`      | values in the clear beside the rows that a build sorts                                  |
+//! | `cache.rs`      | decrypted keys during a build                                                           |
+//! | `argument.rs`   | arguments of scan keys: plaintext in memory that passes for a key                       |
+//! | `search.rs`     | what an argument's comparisons have shown of a page, so that few keys are decrypted     |
+//! | `ordinal.rs`    | types whose values are numbers: words of the same order                                 |
+//! | `page_state.rs` | a page in shared buffers as a search sees it, and how it is known again                 |
+//! | `page_words.rs` | words of keys on pages that are visited often                                           |
+//! | `compare.rs`    | the functions of type `encrypted_key`: comparison, operators, output                    |
+//! | `sort.rs`       | its sort support: abbreviated keys                                                      |
+//! | `build.rs`      | CREATE INDEX, REINDEX, INSERT                                                           |
+//! | `scan.rs`       | index scans; `keys.rs` turns their scan keys                                            |
+//! | `pages.rs`      | the keys on a page as it is on disk                                                     |
+//! | `upkeep.rs`     | which generations are in use; re-encryption in place                                    |
+//! | `verify.rs`     | entries against rows, and rows against entries                                          |
+//! | `planner.rs`    | what the planner asks btree indexes only                                                |
+//! | `settings.rs`   | the variables of the configuration parameters                                           |
+//! | `vacuum.rs`     | VACUUM                                                                                  |
 
 mod arena;
 mod argument;
@@ -27,10 +31,14 @@ mod column;
 mod compare;
 mod inner;
 mod keys;
+mod ordinal;
+mod page_state;
+mod page_words;
 mod pages;
 mod planner;
 pub mod routine;
 mod scan;
+mod search;
 pub mod settings;
 mod sort;
 pub mod upkeep;
@@ -40,6 +48,7 @@ pub mod verify;
 use core::ffi::CStr;
 
 pub use build::has_rows;
+pub use page_words::forget as forget_plaintext;
 
 use crate::pg::error::FEATURE_NOT_SUPPORTED;
 use crate::pg::{sys, Oid};

@@ -16,11 +16,11 @@ const SPECIAL: usize = core::mem::offset_of!(sys::PageHeaderData, pd_special);
 const TUPLE_HEADER: usize = size_of::<sys::IndexTupleData>();
 /// `INDEX_SIZE_MASK`, `INDEX_ALT_TID_MASK` (a pivot or posting tuple), `INDEX_NULL_MASK`
 const SIZE_MASK: u16 = 0x1FFF;
-const ALT_TID: u16 = 0x2000;
-const HAS_NULLS: u16 = 0x8000;
+pub const ALT_TID: u16 = 0x2000;
+pub const HAS_NULLS: u16 = 0x8000;
 /// `BT_IS_POSTING`, `BT_OFFSET_MASK` of the offset number of such a tuple
 const IS_POSTING: u16 = 0x2000;
-const NATTS_MASK: u16 = 0x0FFF;
+pub const NATTS_MASK: u16 = 0x0FFF;
 /// `sizeof(IndexAttributeBitMapData)`
 const NULL_BITMAP: usize = (sys::INDEX_MAX_KEYS as usize).div_ceil(8);
 

@@ -15,7 +15,7 @@ use core::ptr;
 
 use super::settings;
 use crate::pg::memory::slice;
-use crate::pg::{BackendCell, Oid};
+use crate::pg::{hidden, BackendCell, Oid};
 
 /// What stands at the beginning of a place; the authenticated bytes and the plaintext follow.
 #[repr(C)]
@@ -181,19 +181,13 @@ fn map(cache: &mut Cache) -> bool {
     let sets = |size: usize| bytes / SHARES[size] / (WAYS * SIZES[size]);
     let marks: usize = (0..SIZES.len()).map(|size| sets(size) * WAYS).sum();
     let mapped = bytes + marks * size_of::<Mark>();
-    // SAFETY: an anonymous private mapping at an address of the kernel's choice.
-    let base = unsafe {
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        libc::mmap(ptr::null_mut(), mapped, access, flags, -1, 0)
-    };
-    if base == libc::MAP_FAILED {
+    let base = hidden::map(mapped);
+    if base.is_null() {
         return false;
     }
-    // SAFETY: the mapping just made, of which the places and behind them the marks are parts. Where the advice is not known the
-    // plaintext is in core dumps, as the keys are.
+    // SAFETY: the mapping just made, of which the places and behind them the marks are parts.
     unsafe {
-        libc::madvise(base, mapped, libc::MADV_DONTDUMP);
-        let mut place: *mut u8 = base.cast();
+        let mut place = base;
         let mut mark: *mut Mark = place.add(bytes).cast();
         for (size, share) in SHARES.iter().enumerate() {
             cache.places[size] = place;
@@ -207,13 +201,13 @@ fn map(cache: &mut Cache) -> bool {
     true
 }
 
-/// Gives the memory back. The kernel clears it before anybody else gets it.
+/// Gives the memory back.
 pub fn forget() {
     // SAFETY: nobody holds a pointer into the cache; the mapping is as long as noted.
     unsafe {
         let cache = &mut *CACHE.as_ptr();
         if cache.mapped != 0 {
-            libc::munmap(cache.places[0].cast(), cache.mapped);
+            hidden::unmap(cache.places[0], cache.mapped);
             *cache = NONE;
         }
     }

@@ -5,6 +5,7 @@ mod cell;
 pub mod error;
 pub mod fmgr;
 pub mod guard;
+pub mod hidden;
 pub mod majors;
 pub mod memory;
 pub mod page;

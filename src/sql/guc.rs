@@ -5,7 +5,6 @@ use core::ptr;
 
 use crate::decode::inner;
 use crate::index::settings::{self, Plaintext};
-use crate::keys::forget_plaintext;
 use crate::keys::provider::Provider;
 use crate::keys::settings as keys;
 use crate::pg::{sys, BackendCell};
@@ -147,6 +146,12 @@ pg_callback! {
     fn assign_plaintext_cache(_new: c_int, _extra: *mut c_void) {
         forget_plaintext();
     }
+}
+
+/// Gives up all plaintext that this backend has kept for later.
+pub fn forget_plaintext() {
+    crate::keys::forget_plaintext();
+    crate::index::forget_plaintext();
 }
 
 /// Defines all parameters. Called once, by `_PG_init`.

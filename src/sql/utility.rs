@@ -110,7 +110,7 @@ pg_callback! {
                 super::reused_indexes::build();
             }
             if discards_all {
-                crate::keys::forget_plaintext();
+                super::guc::forget_plaintext();
             }
             if sys::IsBinaryUpgrade && (*node).type_ == sys::T_CreateAmStmt {
                 order_access_methods(node.cast());
