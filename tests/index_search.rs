@@ -324,22 +324,30 @@ fn few_keys_are_opened(random: &Random) {
     let content = |keys, high_key, is_leaf| Content { keys, high_key, is_leaf, descending: false, kind };
     let above = Page::new(0, 7, random, content(evenly(1100, 99, 100), Some(bigint(11_000)), false));
     // each leaf is another one, and so not remembered
-    let mut search = |wanted: i64, lsn: u64| {
+    let search = |wanted: i64, lsn: u64, column: &mut Column| {
         let from = wanted / 100 * 100;
         let leaf = Page::new(1, lsn, random, content(evenly(from, 100, 1), Some(bigint(from + 100)), true));
         let mut argument = Argument::new(kind, bigint(wanted), false);
-        argument.find(&above, false, &mut column);
+        argument.find(&above, false, column);
         opened(|| {
-            let at = argument.find(&leaf, false, &mut column);
-            argument.ask(&leaf, at, &mut column);
-            argument.ask(&leaf, at + 1, &mut column);
+            let at = argument.find(&leaf, false, column);
+            argument.ask(&leaf, at, column);
+            argument.ask(&leaf, at + 1, column);
         })
     };
     for i in 0..2000 {
         let wanted = 1100 + random.below(90) as i64 * 100 + 1 + random.below(98) as i64;
-        let count = search(wanted, 100 + i);
+        let count = search(wanted, 100 + i, &mut column);
         // the high key, which was opened on the page above, was written anew here, so it counts as one more
         assert!(count <= 4, "{count} keys opened for {wanted}");
+    }
+    // the next statement looks for the same row
+    let leaf = Page::new(1, 9000, random, content(evenly(2500, 100, 1), Some(bigint(2600)), true));
+    for opened_before in [true, false] {
+        let mut argument = Argument::new(kind, bigint(2550), false);
+        argument.find(&above, false, &mut column);
+        let count = opened(|| _ = argument.find(&leaf, false, &mut column));
+        assert!(count <= if opened_before { 4 } else { 1 }, "{count} keys opened");
     }
     // the page above is remembered
     let mut argument = Argument::new(kind, bigint(5555), false);

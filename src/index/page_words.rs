@@ -5,8 +5,9 @@
 //! `keys::plaintext_cache` it is kept out of core dumps, and gone with the process, `DISCARD ALL`, or a change of
 //! `pg_vault_tde.plaintext_cache`, of whose memory it takes an eighth as much beside.
 //!
-//! A page gets a place when it comes again soon after its first visit. A page that has one keeps it as long as it is visited
-//! more often than others ask for the place.
+//! The last few pages have places in any case, since the next statement may look for the same row. Another gets a place when it
+//! comes again soon after its first visit. A page that has one keeps it as long as it is visited more often than others ask for
+//! the place.
 
 use core::ptr;
 
@@ -23,6 +24,9 @@ const SEEN_BITS: usize = 16 * 1024;
 const SEEN_MOST: usize = SEEN_BITS / 8;
 
 const MOST_LIVES: u8 = 15;
+
+/// Places of the last pages, which stay in the processor's cache. They are behind those of the table.
+const LAST: usize = 4;
 
 #[repr(C)]
 struct Entry {
@@ -58,6 +62,9 @@ struct Table {
     marks: *mut Mark,
     count: usize,
     serial: u64,
+    /// parts of the hashes of the last pages, and which of their places is next
+    last: [u16; LAST],
+    next_last: usize,
     seen: [u64; SEEN_BITS / 64],
     seen_count: usize,
 }
@@ -67,11 +74,33 @@ static TABLE: BackendCell<Table> = BackendCell::new(Table {
     marks: ptr::null_mut(),
     count: 0,
     serial: 0,
+    last: [0; LAST],
+    next_last: 0,
     seen: [0; SEEN_BITS / 64],
     seen_count: 0,
 });
 
 impl Table {
+    /// The place of that number, if it is the page's.
+    #[inline]
+    fn found(&self, number: usize, column: *mut Column, state: &State) -> Option<Place> {
+        // SAFETY: the place is one of the mapped ones.
+        let entry = unsafe { &*self.entries.add(number) };
+        let is_its = entry.serial != 0 && entry.state == *state && entry.column == column;
+        is_its.then_some(Place { number, serial: entry.serial })
+    }
+
+    /// Gives the place of that number to a page.
+    #[inline]
+    fn give(&mut self, number: usize, column: *mut Column, state: &State) -> Place {
+        self.serial += 1;
+        // SAFETY: as for `found`.
+        let entry = unsafe { &mut *self.entries.add(number) };
+        (entry.state, entry.column, entry.serial) = (*state, column, self.serial);
+        entry.known = [0; LINES.div_ceil(64)];
+        Place { number, serial: self.serial }
+    }
+
     /// Whether a page with that hash was here lately; notes that it is.
     #[inline]
     fn seen(&mut self, hash: u64) -> bool {
@@ -92,36 +121,40 @@ impl Table {
 
 /// The place of a page of the column's index in that state; `NONE` if it has none.
 pub fn place(column: *mut Column, state: &State) -> Place {
-    // SAFETY: nothing in here comes back to the table; entries and marks below `count` are mapped.
-    unsafe {
-        let table = &mut *TABLE.as_ptr();
-        if table.entries.is_null() && !map(table) {
-            return Place::NONE;
+    // SAFETY: nothing in here comes back to the table.
+    let table = unsafe { &mut *TABLE.as_ptr() };
+    if table.entries.is_null() && !map(table) {
+        return Place::NONE;
+    }
+    let hash = state.hash();
+    let print = hash as u16;
+    let number = ((hash >> 32) as usize * table.count) >> 32;
+    // SAFETY: as many marks as places of the table.
+    let mark = unsafe { &mut *table.marks.add(number) };
+    if mark.print == print {
+        if let Some(place) = table.found(number, column, state) {
+            mark.lives = (mark.lives + 1).min(MOST_LIVES);
+            return place;
         }
-        let hash = state.hash();
-        let number = ((hash >> 32) as usize * table.count) >> 32;
-        let (mark, print) = (&mut *table.marks.add(number), hash as u16);
-        if mark.print == print {
-            let entry = &*table.entries.add(number);
-            if entry.serial != 0 && entry.state == *state && entry.column == column {
-                mark.lives = (mark.lives + 1).min(MOST_LIVES);
-                return Place { number, serial: entry.serial };
+    }
+    for i in 0..LAST {
+        if table.last[i] == print {
+            if let Some(place) = table.found(table.count + i, column, state) {
+                return place;
             }
         }
-        if !table.seen(hash) {
-            return Place::NONE;
-        }
-        if mark.lives > 0 {
-            mark.lives -= 1;
-            return Place::NONE;
-        }
-        mark.print = print;
-        table.serial += 1;
-        let entry = &mut *table.entries.add(number);
-        (entry.state, entry.column, entry.serial) = (*state, column, table.serial);
-        entry.known = [0; LINES.div_ceil(64)];
-        Place { number, serial: entry.serial }
     }
+    if !table.seen(hash) {
+        table.next_last = (table.next_last + 1) % LAST;
+        table.last[table.next_last] = print;
+        return table.give(table.count + table.next_last, column, state);
+    }
+    if mark.lives > 0 {
+        mark.lives -= 1;
+        return Place::NONE;
+    }
+    mark.print = print;
+    table.give(number, column, state)
 }
 
 /// The entry, if it is still that of `place`.
@@ -130,7 +163,7 @@ fn entry<'a>(place: Place) -> Option<&'a mut Entry> {
     // SAFETY: as for `place`; callers use it at once.
     unsafe {
         let table = &*TABLE.as_ptr();
-        if place.serial == 0 || place.number >= table.count {
+        if place.serial == 0 || place.number >= table.count + LAST || table.count == 0 {
             return None;
         }
         let entry = &mut *table.entries.add(place.number);
@@ -155,20 +188,24 @@ pub fn set(place: Place, line: u16, word: i64) {
     }
 }
 
+/// Bytes of a table with `count` places.
+fn size(count: usize) -> usize {
+    (count + LAST) * size_of::<Entry>() + count * size_of::<Mark>()
+}
+
 #[cold]
 fn map(table: &mut Table) -> bool {
-    let each = size_of::<Entry>() + size_of::<Mark>();
-    let count = keys::settings::plaintext_cache() / 8 / each;
+    let count = keys::settings::plaintext_cache() / 8 / (size_of::<Entry>() + size_of::<Mark>());
     if count == 0 {
         return false;
     }
-    let base = hidden::map(count * each);
+    let base = hidden::map(size(count));
     if base.is_null() {
         return false;
     }
     table.entries = base.cast();
-    // SAFETY: behind the entries is room for as many marks.
-    table.marks = unsafe { base.add(count * size_of::<Entry>()) }.cast();
+    // SAFETY: behind the entries is room for the marks.
+    table.marks = unsafe { base.add((count + LAST) * size_of::<Entry>()) }.cast();
     table.count = count;
     true
 }
@@ -179,7 +216,7 @@ pub fn forget() {
     unsafe {
         let table = &mut *TABLE.as_ptr();
         if table.count != 0 {
-            hidden::unmap(table.entries.cast(), table.count * (size_of::<Entry>() + size_of::<Mark>()));
+            hidden::unmap(table.entries.cast(), size(table.count));
             (table.entries, table.marks, table.count) = (ptr::null_mut(), ptr::null_mut(), 0);
         }
     }
