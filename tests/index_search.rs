@@ -385,6 +385,26 @@ fn nothing_else_is_answered(random: &Random) {
     assert_eq!(answer(&page, page.datum(3)), None, "no special space");
 }
 
+/// A damaged page gets some answer.
+fn disorder_is_survived(random: &Random) {
+    let kind = Ordinal::Signed(8);
+    let mut column = Column { value: [0; 16] };
+    let keys = |count| (0..count).map(|_| Some(bigint(random.below(1000) as i64))).collect();
+    for lsn in 20_000..20_500 {
+        let content = |is_leaf| Content { keys: keys(90), high_key: None, is_leaf, descending: false, kind };
+        let pages = [Page::new(3, lsn, random, content(false)), Page::new(4, lsn, random, content(true))];
+        let mut argument = Argument::new(kind, bigint(random.below(1000) as i64), false);
+        for page in pages {
+            for _ in 0..20 {
+                let line = page.first() + random.below(90);
+                // SAFETY: a datum in the pool.
+                let answer = unsafe { argument.search.compare(&mut column, page.datum(line)) };
+                assert!(answer.is_some());
+            }
+        }
+    }
+}
+
 /// A list of searches is cleansed to its end.
 fn nothing_is_left() {
     let search = |next| Search::new(Ordinal::Oid, word(Ordinal::Signed(8), &bigint(77)), false, next);
@@ -409,6 +429,7 @@ fn searches_in_pages() {
     }
     few_keys_are_opened(&random);
     nothing_else_is_answered(&random);
+    disorder_is_survived(&random);
     nothing_is_left();
 }
 

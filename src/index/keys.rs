@@ -13,7 +13,8 @@ use crate::pg::{sys, Datum, Oid};
 /// Turns `keys` into keys of the inner index, in the current memory context, which must live until the next rescan. The
 /// arguments' values stay where they are.
 ///
-/// What is needed for searches is added to the list `searches`. Strategies, collations and NULL tests stay; operators become those of `encrypted_key`; values become arguments.
+/// Strategies, collations and NULL tests stay; operators become those of `encrypted_key`; values become arguments. What is
+/// needed for searches is added to the list `searches`.
 ///
 /// # Safety
 /// `keys` must be keys of that index. May raise an ERROR.

@@ -95,7 +95,7 @@ impl Ordinal {
             Ordinal::Oid => Word { high: i64::from(value as u32), low: 0 },
             Ordinal::Uuid => {
                 // SAFETY: a uuid is 16 bytes, compared from the first on.
-                let (high, low) = unsafe { (value as *const [u8; 8]).cast::<([u8; 8], [u8; 8])>().read() };
+                let [high, low] = unsafe { (value as *const [[u8; 8]; 2]).read() };
                 Word { high: (u64::from_be_bytes(high) ^ 1 << 63) as i64, low: u64::from_be_bytes(low) }
             }
         }

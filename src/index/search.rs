@@ -33,8 +33,8 @@ struct Known {
     word: Word,
 }
 
-/// A stored key, or none.
-struct Copy {
+/// The bytes of a stored key, or none.
+struct StoredKey {
     bytes: [u8; LONGEST],
     len: usize,
 }
@@ -62,7 +62,7 @@ pub struct Search {
     floor: Option<Word>,
     ceiling: Option<Word>,
     /// the key behind the argument on the page above: mostly this page's high key
-    pivot: Copy,
+    pivot: StoredKey,
     /// the scan's next search, or null
     next: *mut Search,
 }
@@ -76,7 +76,7 @@ impl Known {
     }
 }
 
-impl Copy {
+impl StoredKey {
     #[inline]
     fn set(&mut self, stored: &[u8]) {
         self.bytes[..stored.len()].copy_from_slice(stored);
@@ -109,7 +109,7 @@ impl Search {
             equal: Known::NONE,
             floor: None,
             ceiling: None,
-            pivot: Copy { bytes: [0; LONGEST], len: 0 },
+            pivot: StoredKey { bytes: [0; LONGEST], len: 0 },
             next,
         }
     }
@@ -238,7 +238,8 @@ impl Search {
                 None
             };
         }
-        if above - below <= 2 || page_words::get(self.words, line).is_some() {
+        // (a damaged page need not be in order)
+        if above.saturating_sub(below) <= 2 || page_words::get(self.words, line).is_some() {
             return None;
         }
         let from = if self.before.is_some() { self.before.word } else { self.floor? };
