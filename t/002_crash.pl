@@ -86,9 +86,8 @@ for my $round (1 .. 2)
 			$node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND query LIKE 'INSERT%' AND state = 'active'");
 		});
 		select undef, undef, undef, 0.2;
-		kill 'KILL', $pid;
+		kill_process($node, $pid);
 		eval { $victim->quit };
-		$node->poll_query_until('postgres', 'SELECT true');
 	}
 	is_same_content($node, "after kill -9 of a backend, round $round");
 	both($node, "INSERT INTO t VALUES (4000 + $round, 'after the crash of a backend', 1); DELETE FROM t WHERE id = 4100 - $round");
@@ -100,10 +99,9 @@ both($node, q{INSERT INTO t SELECT i, repeat('x', 300), 0 FROM generate_series(2
 my $file = $node->basedir . '/killed2';
 $receiver = IPC::Run::start([ 'pg_recvlogical', '-d', $node->connstr('encrypted'), '-S', 'encrypted', '--start', '-f', $file, '--no-loop' ], '2>', \$err);
 wait_until('the decoder to have begun', sub { -s $file });
-kill 'KILL', $node->safe_psql('postgres', q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'encrypted' AND active_pid IS NOT NULL
-	UNION ALL SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender' LIMIT 1});
+kill_process($node, $node->safe_psql('postgres', q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'encrypted' AND active_pid IS NOT NULL
+	UNION ALL SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender' LIMIT 1}));
 $receiver->finish;
-$node->poll_query_until('postgres', 'SELECT true');
 is_same_stream($node, 'after kill -9 of a decoder');
 is_same_content($node, 'after kill -9 of a decoder');
 is(scalar(() = stream($node, 'encrypted') =~ /INSERT: id\[integer\]:2[012]\d{4} /g), 20000, 'the whole transaction is decoded');

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_node without_checksums write_key kill_server make_twins both is_same is_same_content is_same_stream stream files_with
+our @EXPORT = qw(new_node without_checksums write_key kill_server kill_process make_twins both is_same is_same_content is_same_stream stream files_with
 	stored_rows memory_of wait_until);
 
 # Makes a cluster with the extension preloaded and a key of its own; the settings in the arguments are added, those of
@@ -71,6 +71,18 @@ sub kill_server
 	my ($pid) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 	$node->kill9;
 	wait_until('the server to be gone', sub { !kill(0, $pid) && !grep { (readlink($_) // '') eq $node->data_dir } glob '/proc/[0-9]*/cwd' });
+}
+
+# Kills one process of a server with -9, and waits until the server has started all others anew and takes connections. (Not by
+# poll_query_until(): where psql cannot connect it may be gone before it was given the query, and that is a broken pipe.)
+sub kill_process
+{
+	my ($node, $pid) = @_;
+	my $restarts = sub { scalar(() = slurp_file($node->logfile) =~ /all server processes terminated; reinitializing/g) };
+	my $before = $restarts->();
+	kill 'KILL', $pid;
+	wait_until('the server to notice the crash', sub { $restarts->() > $before });
+	wait_until('the server to take connections', sub { run_log([ 'pg_isready', '-q', '-h', $node->host, '-p', $node->port ]) });
 }
 
 # --- twins: databases "encrypted" and "heap", in which the same statements are run ----------------------------------------
