@@ -21,6 +21,9 @@ mod page;
 mod page_state;
 #[path = "../src/index/page_words.rs"]
 mod page_words;
+#[allow(dead_code)]
+#[path = "../src/index/pages.rs"]
+mod pages;
 #[path = "../src/index/search.rs"]
 mod search;
 
@@ -37,6 +40,14 @@ mod pg {
     pub mod page {
         pub const PAGE_SIZE: usize = 8192;
     }
+    pub mod tuple {
+        pub const fn maxalign(len: usize) -> usize {
+            len.next_multiple_of(8)
+        }
+    }
+    pub mod varlena {
+        pub const HEADER: usize = 4;
+    }
     pub mod memory {
         /// # Safety
         /// `len` values at `at`.
@@ -52,11 +63,6 @@ mod pg {
             unsafe { std::ptr::write_bytes(at.cast::<u8>(), 0, len) }
         }
     }
-}
-mod pages {
-    pub const ALT_TID: u16 = 0x2000;
-    pub const HAS_NULLS: u16 = 0x8000;
-    pub const NATTS_MASK: u16 = 0x0FFF;
 }
 mod keys {
     pub mod settings {
@@ -159,7 +165,7 @@ struct Argument {
 
 impl Argument {
     fn new(kind: Ordinal, bytes: Bytes, descending: bool) -> Argument {
-        let search = Search::new(kind, word(kind, &bytes), descending, std::ptr::null_mut());
+        let search = Search::new(kind, word(kind, &bytes), descending);
         Argument { bytes, search }
     }
 
@@ -359,30 +365,29 @@ fn nothing_else_is_answered(random: &Random) {
     let kind = Ordinal::Signed(8);
     let mut column = Column { value: [0; 16] };
     let content = || Content { keys: evenly(1, 9, 1), high_key: None, is_leaf: true, descending: false, kind };
-    let mut answer = |page: &Page, datum: usize| {
+    let mut answer = |datum: usize| {
         let mut argument = Argument::new(kind, bigint(5), false);
-        let _ = page;
         // SAFETY: as the page was made.
         unsafe { argument.search.compare(&mut column, datum) }
     };
     let page = Page::new(2, 5, random, content());
-    assert_eq!(answer(&page, page.datum(3)), Some(-1));
+    assert_eq!(answer(page.datum(3)), Some(-1));
     for flag in [sys::BTP_META, sys::BTP_DELETED, sys::BTP_HALF_DEAD] {
         page.put(OPAQUE + 12, (sys::BTP_LEAF | flag) as u16);
-        assert_eq!(answer(&page, page.datum(3)), None, "flag {flag}");
+        assert_eq!(answer(page.datum(3)), None, "flag {flag}");
     }
     let page = Page::new(2, 0, random, content());
-    assert_eq!(answer(&page, page.datum(3)), None, "a page without an LSN");
+    assert_eq!(answer(page.datum(3)), None, "a page without an LSN");
     let page = Page::new(2, 5, random, content());
-    assert_eq!(answer(&page, page.datum(3) + 1), None, "not the first key of a tuple");
+    assert_eq!(answer(page.datum(3) + 1), None, "not the first key of a tuple");
     let mut copy = vec![0u64; PAGE_SIZE / 8];
     // SAFETY: a page of the pool is copied.
     unsafe { std::ptr::copy_nonoverlapping(page.at, copy.as_mut_ptr().cast(), PAGE_SIZE) };
     let moved = copy.as_ptr() as usize + page.datum(3) - page.at as usize;
-    assert_eq!(answer(&page, moved), None, "a copy of a page");
+    assert_eq!(answer(moved), None, "a copy of a page");
     let page = Page::new(2, 5, random, Content { descending: true, ..content() });
     page.put(16, 0u16);
-    assert_eq!(answer(&page, page.datum(3)), None, "no special space");
+    assert_eq!(answer(page.datum(3)), None, "no special space");
 }
 
 /// A damaged page gets some answer.
@@ -405,17 +410,15 @@ fn disorder_is_survived(random: &Random) {
     }
 }
 
-/// A list of searches is cleansed to its end.
+/// A search is cleansed to its end.
 fn nothing_is_left() {
-    let search = |next| Search::new(Ordinal::Oid, word(Ordinal::Signed(8), &bigint(77)), false, next);
-    let mut last = std::mem::ManuallyDrop::new(search(std::ptr::null_mut()));
-    let mut first = std::mem::ManuallyDrop::new(search(&raw mut *last));
-    // SAFETY: a list of two; what is left of them are bytes.
+    let mut search =
+        std::mem::ManuallyDrop::new(Search::new(Ordinal::Oid, word(Ordinal::Signed(8), &bigint(77)), false));
+    let at = &raw mut *search;
+    // SAFETY: what is left of it is looked at as bytes.
     unsafe {
-        Search::cleanse_all(&raw mut *first);
-        for search in [&raw const *first, &raw const *last] {
-            assert!(std::slice::from_raw_parts(search.cast::<u8>(), size_of::<Search>()).iter().all(|byte| *byte == 0));
-        }
+        Search::cleanse(at);
+        assert!(std::slice::from_raw_parts(at.cast::<u8>(), size_of::<Search>()).iter().all(|byte| *byte == 0));
     }
 }
 

@@ -54,13 +54,12 @@ pub unsafe fn compare(a: Datum, b: Datum, collation: Oid) -> i32 {
     // SAFETY: the caller's promise.
     unsafe {
         let stored_b = stored(b);
-        if let Some(b) = argument::of(stored_b) {
-            if let Some(order) = search(a, b) {
-                return order;
-            }
+        let argument_b = argument::of(stored_b);
+        if let Some(order) = argument_b.and_then(|argument| search(a, argument)) {
+            return order; // mostly without a look at `a`
         }
         let stored_a = stored(a);
-        match (argument::of(stored_a), argument::of(stored_b)) {
+        match (argument::of(stored_a), argument_b) {
             (None, None) => {
                 let column = column_of(stored_a);
                 let function = &raw mut (*column).compare;

@@ -1,5 +1,6 @@
 //! Scan keys: the executor's, on the user's types, become ones on `encrypted_key` for nbtree.
 
+use core::ffi::c_void;
 use core::ptr;
 
 use super::argument;
@@ -7,23 +8,18 @@ use super::column::Column;
 use super::inner::Index;
 use super::ordinal::Ordinal;
 use super::search::Search;
-use crate::pg::memory::slice;
+use crate::pg::memory::{self, slice};
 use crate::pg::{sys, Datum, Oid};
+use crate::pg_callback;
 
 /// Turns `keys` into keys of the inner index, in the current memory context, which must live until the next rescan. The
 /// arguments' values stay where they are.
 ///
-/// Strategies, collations and NULL tests stay; operators become those of `encrypted_key`; values become arguments. What is
-/// needed for searches is added to the list `searches`.
+/// Strategies, collations and NULL tests stay; operators become those of `encrypted_key`; values become arguments.
 ///
 /// # Safety
 /// `keys` must be keys of that index. May raise an ERROR.
-pub unsafe fn convert(
-    index: *mut Index,
-    keys: *const sys::ScanKeyData,
-    nkeys: usize,
-    searches: &mut *mut Search,
-) -> *mut sys::ScanKeyData {
+pub unsafe fn convert(index: *mut Index, keys: *const sys::ScanKeyData, nkeys: usize) -> *mut sys::ScanKeyData {
     // SAFETY: the caller's promise.
     unsafe {
         let converted: *mut sys::ScanKeyData = sys::palloc(nkeys * size_of::<sys::ScanKeyData>()).cast();
@@ -31,9 +27,9 @@ pub unsafe fn convert(
             let to = converted.add(i);
             ptr::write(to, ptr::read(key));
             if has(key, sys::SK_ROW_HEADER) {
-                (*to).sk_argument = convert_row(index, key.sk_argument as *const sys::ScanKeyData, searches) as Datum;
+                (*to).sk_argument = convert_row(index, key.sk_argument as *const sys::ScanKeyData) as Datum;
             } else if !has(key, sys::SK_ISNULL) {
-                convert_key(index, key, to, (*index).operator(key.sk_strategy), searches);
+                convert_key(index, key, to, (*index).operator(key.sk_strategy));
             }
         }
         converted
@@ -45,11 +41,7 @@ fn has(key: &sys::ScanKeyData, flag: u32) -> bool {
 }
 
 /// The members of a row comparison: up to the one that is marked as the last.
-unsafe fn convert_row(
-    index: *mut Index,
-    members: *const sys::ScanKeyData,
-    searches: &mut *mut Search,
-) -> *mut sys::ScanKeyData {
+unsafe fn convert_row(index: *mut Index, members: *const sys::ScanKeyData) -> *mut sys::ScanKeyData {
     // SAFETY: members lie one behind the other, the last one is marked.
     unsafe {
         let mut count = 1;
@@ -61,7 +53,7 @@ unsafe fn convert_row(
             let to = converted.add(i);
             ptr::write(to, ptr::read(key));
             if !has(key, sys::SK_ISNULL) {
-                convert_key(index, key, to, (*index).comparison(), searches);
+                convert_key(index, key, to, (*index).comparison());
             }
         }
         converted
@@ -74,7 +66,6 @@ unsafe fn convert_key(
     key: &sys::ScanKeyData,
     to: *mut sys::ScanKeyData,
     function: *mut sys::FmgrInfo,
-    searches: &mut *mut Search,
 ) {
     // SAFETY: a key of one of the index's key columns.
     unsafe {
@@ -86,11 +77,7 @@ unsafe fn convert_key(
         let value = if has(key, sys::SK_SEARCHARRAY) {
             convert_array(index, key, type_oid)
         } else {
-            let search = search_for(index, column, key.sk_argument, type_oid, *searches);
-            if !search.is_null() {
-                *searches = search;
-            }
-            argument::make(key.sk_argument, type_oid, column, search)
+            argument::make(key.sk_argument, type_oid, column, search_for(index, column, key.sk_argument, type_oid))
         };
         let key_type = (*index).key_type;
         sys::ScanKeyEntryInitializeWithInfo(
@@ -106,15 +93,24 @@ unsafe fn convert_key(
     }
 }
 
+/// A search, and what is called when its memory goes.
+struct Watched {
+    search: Search,
+    watch: sys::MemoryContextCallback,
+}
+
+pg_callback! {
+    /// The scan's arguments are about to be freed.
+    fn arguments_dropped(search: *mut c_void) {
+        // SAFETY: set by `search_for`; whoever frees the memory does not use the search any more.
+        unsafe { Search::cleanse(search.cast()) };
+    }
+}
+
 /// What is needed to search for a value in the index's first column, whose order is that of the pages; null if its type has no
-/// words. It stands before `next` in the list. (The elements of an array are each searched for once, without.)
-unsafe fn search_for(
-    index: *mut Index,
-    column: *mut Column,
-    value: Datum,
-    type_oid: Oid,
-    next: *mut Search,
-) -> *mut Search {
+/// words. (The elements of an array are each searched for once, without.) It is cleansed when the
+/// current memory context is reset or deleted, after an ERROR, too.
+unsafe fn search_for(index: *mut Index, column: *mut Column, value: Datum, type_oid: Oid) -> *mut Search {
     // SAFETY: a column of the index, a value of that type.
     unsafe {
         let Some(ordinal) = (*column).ordinal.filter(|_| (*column).is_first() && (*index).changes_lsns()) else {
@@ -122,8 +118,12 @@ unsafe fn search_for(
         };
         let comparison = (*column).cross_comparison((*column).input_type, type_oid);
         let Some(of_value) = Ordinal::of_argument((*comparison).fn_oid) else { return ptr::null_mut() };
-        let search: *mut Search = sys::palloc(size_of::<Search>()).cast();
-        search.write(Search::new(ordinal, of_value.word(value), (*column).descending, next));
+        let watched: *mut Watched = sys::palloc0(size_of::<Watched>()).cast();
+        let search = &raw mut (*watched).search;
+        search.write(Search::new(ordinal, of_value.word(value), (*column).descending));
+        (*watched).watch.func = Some(arguments_dropped);
+        (*watched).watch.arg = search.cast();
+        sys::MemoryContextRegisterResetCallback(memory::current(), &raw mut (*watched).watch);
         search
     }
 }

@@ -2,16 +2,15 @@
 
 use core::mem::offset_of;
 
-use super::pages::{ALT_TID, HAS_NULLS, NATTS_MASK};
+use super::pages::{data_offset, ALT_TID, HAS_NULLS, LINE_POINTERS, NATTS_MASK, TUPLE_HEADER};
 use crate::pg::memory::slice;
 use crate::pg::page::PAGE_SIZE;
 use crate::pg::sys;
 
-const LINE_POINTERS: usize = offset_of!(sys::PageHeaderData, pd_linp);
 const OPAQUE: usize = PAGE_SIZE - size_of::<sys::BTPageOpaqueData>();
 /// Where a tuple's data begin, without a bitmap of NULLs and with one.
-const DATA: usize = size_of::<sys::IndexTupleData>();
-const DATA_BEHIND_BITMAP: usize = 16;
+const DATA: usize = data_offset(false);
+const DATA_BEHIND_BITMAP: usize = data_offset(true);
 
 /// What tells a page at one moment from any other page, and from itself at other moments at which its keys were others or stood
 /// elsewhere: its header, with the LSN of its last change, and its links. Two pages that one WAL record has changed have
@@ -110,7 +109,7 @@ impl Page {
     #[inline]
     pub fn key<'a>(self, line: u16, longest: usize) -> Option<&'a [u8]> {
         let tuple = self.offset(line);
-        if tuple + DATA > OPAQUE {
+        if tuple + TUPLE_HEADER > OPAQUE {
             return None;
         }
         let info: u16 = self.read(tuple + offset_of!(sys::IndexTupleData, t_info));
@@ -120,7 +119,7 @@ impl Page {
         }
         let at = if info & HAS_NULLS == 0 {
             tuple + DATA
-        } else if self.read::<u8>(tuple + DATA) & 1 == 0 {
+        } else if self.read::<u8>(tuple + TUPLE_HEADER) & 1 == 0 {
             return None;
         } else {
             tuple + DATA_BEHIND_BITMAP

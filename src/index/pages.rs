@@ -7,13 +7,13 @@ use crate::pg::tuple::maxalign;
 use crate::pg::{sys, varlena};
 
 /// `offsetof(PageHeaderData, pd_linp)`
-const LINE_POINTERS: usize = core::mem::offset_of!(sys::PageHeaderData, pd_linp);
+pub const LINE_POINTERS: usize = core::mem::offset_of!(sys::PageHeaderData, pd_linp);
 const LOWER: usize = core::mem::offset_of!(sys::PageHeaderData, pd_lower);
 const UPPER: usize = core::mem::offset_of!(sys::PageHeaderData, pd_upper);
 const SPECIAL: usize = core::mem::offset_of!(sys::PageHeaderData, pd_special);
 
 /// `sizeof(IndexTupleData)`
-const TUPLE_HEADER: usize = size_of::<sys::IndexTupleData>();
+pub const TUPLE_HEADER: usize = size_of::<sys::IndexTupleData>();
 /// `INDEX_SIZE_MASK`, `INDEX_ALT_TID_MASK` (a pivot or posting tuple), `INDEX_NULL_MASK`
 const SIZE_MASK: u16 = 0x1FFF;
 pub const ALT_TID: u16 = 0x2000;
@@ -23,6 +23,11 @@ const IS_POSTING: u16 = 0x2000;
 pub const NATTS_MASK: u16 = 0x0FFF;
 /// `sizeof(IndexAttributeBitMapData)`
 const NULL_BITMAP: usize = (sys::INDEX_MAX_KEYS as usize).div_ceil(8);
+
+/// Where a tuple's values begin (`IndexInfoFindDataOffset()`).
+pub const fn data_offset(has_nulls: bool) -> usize {
+    maxalign(TUPLE_HEADER + if has_nulls { NULL_BITMAP } else { 0 })
+}
 
 /// A page has not the form of a page of an encrypted index; the line pointer where that was seen, or 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,7 +100,7 @@ fn keys_of_tuple(
         return None;
     }
     let has_nulls = info & HAS_NULLS != 0;
-    let mut at = start + maxalign(TUPLE_HEADER + if has_nulls { NULL_BITMAP } else { 0 });
+    let mut at = start + data_offset(has_nulls);
     let end = start + size;
     for column in 0..natts {
         if has_nulls && page[start + TUPLE_HEADER + column / 8] & (1 << (column % 8)) == 0 {

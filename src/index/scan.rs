@@ -7,7 +7,6 @@ use core::ptr;
 
 use super::inner::{self, nbtree, Index};
 use super::keys;
-use super::search::Search;
 use crate::pg::memory::{self, cleanse, MemoryContext};
 use crate::pg::{sys, Datum};
 use crate::{estimate_parallel_scan_callback, pg_callback};
@@ -19,20 +18,12 @@ struct Scan {
     nbtree: *mut core::ffi::c_void,
     /// holds the arguments of the scan keys, and the searches for them; emptied by a rescan
     arguments: MemoryContext,
-    searches: *mut Search,
     /// holds the row that an index-only scan has returned; null until there is one
     rows: MemoryContext,
     row: sys::IndexTuple,
 }
 
 impl Scan {
-    /// Cleanses what comparisons have shown of keys.
-    unsafe fn forget_searches(&mut self) {
-        // SAFETY: the searches are in the context of the arguments, which nbtree does not look at any more.
-        unsafe { Search::cleanse_all(self.searches) };
-        self.searches = ptr::null_mut();
-    }
-
     /// Cleanses the row that was returned last.
     unsafe fn forget_row(&mut self) {
         // SAFETY: the row is in the context, and as long as it says.
@@ -102,7 +93,6 @@ pg_callback! {
             state.write(Scan {
                 nbtree: (*scan).opaque,
                 arguments: memory::new_context(memory::current(), c"pg_vault_tde scan keys"),
-                searches: ptr::null_mut(),
                 rows: ptr::null_mut(),
                 row: ptr::null_mut(),
             });
@@ -124,12 +114,8 @@ pg_callback! {
                 (*state).forget_row();
                 let mut converted = ptr::null_mut();
                 if !scan_keys.is_null() && nkeys > 0 {
-                    (*state).forget_searches();
                     sys::MemoryContextReset((*state).arguments);
-                    let searches = &mut (*state).searches;
-                    converted = memory::within((*state).arguments, || {
-                        keys::convert(index, scan_keys, nkeys as usize, searches)
-                    });
+                    converted = memory::within((*state).arguments, || keys::convert(index, scan_keys, nkeys as usize));
                 }
                 nbtree().amrescan.unwrap_unchecked()(scan, converted, nkeys, orderbys, norderbys);
             });
@@ -162,7 +148,6 @@ pg_callback! {
         unsafe {
             as_nbtree(scan, |_, state| {
                 (*state).forget_row();
-                (*state).forget_searches();
                 nbtree().amendscan.unwrap_unchecked()(scan);
                 sys::MemoryContextDelete((*state).arguments);
                 if !(*state).rows.is_null() {

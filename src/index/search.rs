@@ -63,8 +63,6 @@ pub struct Search {
     ceiling: Option<Word>,
     /// the key behind the argument on the page above: mostly this page's high key
     pivot: StoredKey,
-    /// the scan's next search, or null
-    next: *mut Search,
 }
 
 impl Known {
@@ -90,8 +88,8 @@ impl StoredKey {
 }
 
 impl Search {
-    /// For an argument with that word, and a column whose keys have words of kind `key`. Stands before `next` in a list.
-    pub fn new(key: Ordinal, argument: Word, descending: bool, next: *mut Search) -> Search {
+    /// For an argument with that word, and a column whose keys have words of kind `key`.
+    pub fn new(key: Ordinal, argument: Word, descending: bool) -> Search {
         Search {
             key,
             argument,
@@ -110,23 +108,16 @@ impl Search {
             floor: None,
             ceiling: None,
             pivot: StoredKey { bytes: [0; LONGEST], len: 0 },
-            next,
         }
     }
 
-    /// Cleanses all searches of a list, which nobody may use any more.
+    /// Overwrites what it knows with zeros.
     ///
     /// # Safety
-    /// As said; `list` is null or the first search of a list.
-    pub unsafe fn cleanse_all(mut list: *mut Search) {
-        while !list.is_null() {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let next = (*list).next;
-                cleanse(list.cast(), size_of::<Search>());
-                list = next;
-            }
-        }
+    /// `search` must point to one, which nobody may use any more.
+    pub unsafe fn cleanse(search: *mut Search) {
+        // SAFETY: the caller's promise.
+        unsafe { cleanse(search.cast(), size_of::<Search>()) };
     }
 
     /// How the stored key at `key` (a datum) compares with the argument: -1, 0, or 1. None if that must be found out otherwise.
