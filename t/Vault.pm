@@ -28,6 +28,7 @@ sub new_node
 		"pg_vault_tde.key_file = '" . $node->basedir . "/key'",
 		'max_prepared_transactions = 10',
 		'shared_buffers = 16MB',
+		'wal_keep_size = 1GB',    # standbys have no slot, and may come back only after a crash's checkpoint
 		'pg_vault_tde.plaintext_indexes = allow',    # a notice is what background sessions take for a failure
 		'autovacuum = off',    # whose transactions would be decoded, and whose statistics hold values in the clear
 		# the minors of August 2026 and later load only the output plugins that this lists; older ones do not know it
