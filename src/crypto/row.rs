@@ -62,6 +62,10 @@ const INFOMASK2_ZERO: u16 = !HEAP2_XACT_MASK;
 /// The bits of a stored `t_infomask` that the disguise keeps at zero.
 const INFOMASK_ZERO: u16 = !(HEAP_XACT_MASK | HEAP_HASVARWIDTH);
 
+/// Both infomasks as they follow each other: the bits of transactions, and those that the disguise keeps at zero.
+const XACT_MASKS: u32 = both_masks(HEAP2_XACT_MASK, HEAP_XACT_MASK);
+const ZERO_MASKS: u32 = both_masks(INFOMASK2_ZERO, INFOMASK_ZERO);
+
 const _: () = assert!(INFOMASK2_ZERO & HEAP_NATTS_MASK == HEAP_NATTS_MASK);
 const _: () = assert!(INFOMASK_ZERO & HEAP_HASNULL != 0 && INFOMASK_ZERO & HEAP_HASEXTERNAL != 0);
 const _: () = assert!(ROW_OVERHEAD == 34);
@@ -175,20 +179,26 @@ pub fn open(cipher: &mut Cipher, stored: &[u8], out: &mut [MaybeUninit<u8>]) -> 
     // SAFETY: decrypt has initialised all of sealed_out; an array of bytes needs no alignment.
     let sealed = unsafe { masks_out.as_ptr().cast::<[u8; 4]>().read() };
     put(clear_out, clear);
-    put(masks_out, &merge_masks(sealed, row.header));
+    put(masks_out, &merge_masks(u32::from_ne_bytes(sealed), row.header));
     Ok(())
 }
 
 /// Both infomasks of a tuple: what was sealed, with the transaction bits of the stored header.
 #[inline]
-fn merge_masks(sealed: [u8; 4], header: &[u8; DATA_OFFSET]) -> [u8; 4] {
-    let merge = |sealed_mask: u16, stored_at: usize, of_transactions: u16| {
-        (sealed_mask & !of_transactions) | (read_u16(header, stored_at) & of_transactions)
-    };
-    let mut masks = [0; 4];
-    write_u16(&mut masks, 0, merge(read_u16(&sealed, 0), INFOMASK2_OFFSET, HEAP2_XACT_MASK));
-    write_u16(&mut masks, 2, merge(read_u16(&sealed, 2), INFOMASK_OFFSET, HEAP_XACT_MASK));
-    masks
+fn merge_masks(sealed: u32, header: &[u8; DATA_OFFSET]) -> [u8; 4] {
+    ((sealed & !XACT_MASKS) | (read_masks(header) & XACT_MASKS)).to_ne_bytes()
+}
+
+/// Both infomasks of a header.
+#[inline]
+fn read_masks(header: &[u8; DATA_OFFSET]) -> u32 {
+    let [.., a, b, c, d, _, _] = *header;
+    u32::from_ne_bytes([a, b, c, d])
+}
+
+const fn both_masks(infomask2: u16, infomask: u16) -> u32 {
+    let ([a, b], [c, d]) = (infomask2.to_ne_bytes(), infomask.to_ne_bytes());
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// What of `stored` decides what it decrypts to: all behind the header's transaction fields. None if it is not a stored row.
@@ -204,9 +214,9 @@ pub fn renew_header(stored: &[u8], out: &mut [u8]) -> bool {
     let (Some((header, _)), Some(head)) = (stored.split_first_chunk(), out.first_chunk_mut::<DATA_OFFSET>()) else {
         return false;
     };
-    let sealed = [head[INFOMASK2_OFFSET], head[INFOMASK2_OFFSET + 1], head[INFOMASK_OFFSET], head[INFOMASK_OFFSET + 1]];
+    let masks = merge_masks(read_masks(head), header);
     head[..HEADER_CLEAR].copy_from_slice(&header[..HEADER_CLEAR]);
-    head[HEADER_CLEAR..HOFF_OFFSET].copy_from_slice(&merge_masks(sealed, header));
+    head[HEADER_CLEAR..HOFF_OFFSET].copy_from_slice(&masks);
     true
 }
 
@@ -225,8 +235,7 @@ fn split(stored: &[u8]) -> Option<StoredRow<'_>> {
     let (iv, rest) = rest.split_first_chunk()?;
     let (ciphertext, tag) = rest.split_last_chunk()?;
     let disguised = ciphertext.len() >= MIN_PLAIN_LEN - HEADER_CLEAR
-        && read_u16(header, INFOMASK2_OFFSET) & INFOMASK2_ZERO == 0
-        && read_u16(header, INFOMASK_OFFSET) & INFOMASK_ZERO == 0
+        && read_masks(header) & ZERO_MASKS == 0
         && header[HOFF_OFFSET] == DATA_OFFSET as u8;
     disguised.then_some(StoredRow { header, iv, ciphertext, tag })
 }

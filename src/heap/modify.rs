@@ -8,7 +8,7 @@ use super::carrier::{Carrier, CARRIER_OPS};
 use super::changed::{self, Bitmaps};
 use super::old::OldRow;
 use super::rewrite::refuse_concurrently;
-use super::row;
+use super::{recent, row};
 use crate::pg::memory::Scratch;
 use crate::pg::shadow::{set_log_old_row, set_modified, Shadow};
 use crate::pg::tuple::{maxalign, HeapTuple, TupleTableSlot};
@@ -188,6 +188,10 @@ unsafe fn update(
         let result =
             majors::heap_update(shadow, otid, stored, cid, crosscheck, wait, failure, lockmode, update_indexes);
         if result == sys::TM_Ok {
+            if recent::is_one_of_few(cid) {
+                let is_read_again = recent::is_read_again(relation::oid(rel), &*otid);
+                row::keep(rel, stored, toasted.tuple, is_read_again);
+            }
             toasted.done();
         } else {
             *update_indexes = sys::TU_None;

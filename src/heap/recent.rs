@@ -8,9 +8,15 @@
 
 use core::ptr;
 
-use super::slot;
+use super::slot::{self, Expected};
 use crate::pg::tuple::{block_number, offset_number, HeapTuple, TupleTableSlot};
 use crate::pg::{sys, BackendCell, Oid};
+
+/// How many rows that a command updates are likely to be read soon: what changes many rows reads none of them in a moment.
+const FEW: u32 = 8;
+
+/// The command that has updated rows last, and how many.
+static UPDATED: BackendCell<(sys::CommandId, u32)> = BackendCell::new((0, 0));
 
 /// The scan's slot and the executor's slot for the old row, as a rule.
 static RECENT: BackendCell<[*mut TupleTableSlot; 2]> = BackendCell::new([ptr::null_mut(); 2]);
@@ -38,28 +44,43 @@ pub fn forget(slot: *mut TupleTableSlot) {
 /// For the end of a (sub)transaction.
 pub fn forget_all() {
     RECENT.set([ptr::null_mut(); 2]);
+    UPDATED.set((0, 0));
+}
+
+/// Counts a row that command `cid` of this transaction has updated, and returns whether it is one of few.
+#[inline]
+pub fn is_one_of_few(cid: sys::CommandId) -> bool {
+    let (last, count) = UPDATED.get();
+    let count = if last == cid { count.saturating_add(1) } else { 1 };
+    UPDATED.set((cid, count));
+    count <= FEW
 }
 
 /// A slot that holds the row at `tid` of the table `oid`, pinned; null if there is none.
 #[inline]
 pub fn holding(oid: Oid, tid: &sys::ItemPointerData) -> *mut TupleTableSlot {
-    for slot in RECENT.get() {
-        // SAFETY: a slot of the list is valid, see above; a stored row is there while the page is pinned.
-        unsafe {
-            if slot.is_null() {
-                continue;
-            }
-            let stored = slot::stored(slot);
-            if !stored.is_null()
-                && (*stored).t_tableOid == oid
-                && block_number(&(*stored).t_self) == block_number(tid)
-                && offset_number(&(*stored).t_self) == offset_number(tid)
-            {
-                return slot;
-            }
-        }
+    RECENT.get().into_iter().find(|slot| holds(*slot, oid, tid)).unwrap_or(ptr::null_mut())
+}
+
+/// Whether the row at `tid` of the table `oid` is in a slot of a scan that will be repeated.
+pub fn is_read_again(oid: Oid, tid: &sys::ItemPointerData) -> bool {
+    // SAFETY: as in `holds`.
+    RECENT.get().into_iter().any(|slot| holds(slot, oid, tid) && unsafe { slot::expected(slot) } == Expected::Again)
+}
+
+#[inline]
+fn holds(slot: *mut TupleTableSlot, oid: Oid, tid: &sys::ItemPointerData) -> bool {
+    if slot.is_null() {
+        return false;
     }
-    ptr::null_mut()
+    // SAFETY: a slot of the list is valid, see above; a stored row is there while the page is pinned.
+    unsafe {
+        let stored = slot::stored(slot);
+        !stored.is_null()
+            && (*stored).t_tableOid == oid
+            && block_number(&(*stored).t_self) == block_number(tid)
+            && offset_number(&(*stored).t_self) == offset_number(tid)
+    }
 }
 
 /// The plaintext of the stored row `wanted`, on a page that the caller has pinned, if another slot than `but` has
@@ -67,7 +88,7 @@ pub fn holding(oid: Oid, tid: &sys::ItemPointerData) -> *mut TupleTableSlot {
 #[inline]
 pub fn plaintext(wanted: HeapTuple, but: *mut TupleTableSlot) -> HeapTuple {
     for slot in RECENT.get() {
-        // SAFETY: as in `holding`.
+        // SAFETY: as in `holds`.
         unsafe {
             if slot.is_null() || slot == but {
                 continue;

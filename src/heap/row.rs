@@ -1,7 +1,7 @@
 //! Rows between their two forms: the stored one and the plaintext tuple.
 
 use crate::crypto::row as format;
-use crate::keys::{self, OpenError};
+use crate::keys::{self, Need, OpenError};
 use crate::pg::error::{pg_format, DATA_CORRUPTED};
 use crate::pg::fmgr::str_of;
 use crate::pg::memory::Scratch;
@@ -39,9 +39,20 @@ pub unsafe fn open_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> Heap
 ///
 /// # Safety
 /// As for [`open_into`].
+#[inline]
 pub unsafe fn open_again_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
     // SAFETY: the caller's promises.
     unsafe { open_by(keys::open_row_again, key_oid, stored, block) }
+}
+
+/// [`open_into`] for a row whose plaintext may have been kept.
+///
+/// # Safety
+/// As for [`open_into`].
+#[inline]
+pub unsafe fn find_or_open_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
+    // SAFETY: the caller's promises.
+    unsafe { open_by(keys::open_row_or_find, key_oid, stored, block) }
 }
 
 /// `keys::open_row` or one that does the same.
@@ -120,6 +131,16 @@ pub unsafe fn seal(rel: sys::Relation, plain: HeapTuple) -> HeapTuple {
         let block = (*SEALED.as_ptr()).reserve(sys::TopMemoryContext, seal_size((*plain).t_len));
         seal_into(rel::key_oid(rel), plain, block)
     }
+}
+
+/// Keeps `plain` for who may read its stored form `stored` soon ([`find_or_open_into`]) or, if `is_sure`, will.
+///
+/// # Safety
+/// As for [`seal`], which has made the one of the other.
+pub unsafe fn keep(rel: sys::Relation, stored: HeapTuple, plain: HeapTuple, is_sure: bool) {
+    let need = if is_sure { Need::Sure } else { Need::Possible };
+    // SAFETY: the caller's promise.
+    unsafe { keys::keep_row(need, rel::key_oid(rel), tuple::bytes(stored), tuple::bytes(plain)) }
 }
 
 /// Copies to the plaintext tuple what heapam has written into the header of its stored form: transaction ids and bits,

@@ -2,7 +2,7 @@
 //!
 //! Nothing here decrypts but scans with scan keys.
 
-use super::slot::{expect_again, publish, publish_locked, raw_of, stored};
+use super::slot::{expect, publish, publish_locked, raw_of, stored, Expected};
 use crate::pg::rel::key_oid;
 use crate::pg::tuple::{clear, is_empty, TupleTableSlot};
 use crate::pg::{heapam, sys, Oid};
@@ -32,12 +32,20 @@ unsafe fn publish_found(scan: sys::TableScanDesc, slot: *mut TupleTableSlot, fou
 /// Pages of a table that counts as small: the planner reads such a table from one end to the other for a row that an index
 /// would find in a large one, so its rows are decrypted again and again.
 const SMALL: sys::BlockNumber = 32;
+/// What a small table may have grown to by rows that are dead: it is read by the plans that were made before.
+const SWOLLEN: sys::BlockNumber = 512;
+/// Rows that a small table has at most, if it was analyzed.
+const FEW_ROWS: f32 = 4000.0;
 
 /// Whether a sequential scan reads a small table.
 #[inline]
 unsafe fn is_small(scan: sys::TableScanDesc) -> bool {
     // SAFETY: a scan of heapam is a HeapScanDesc.
-    unsafe { (*scan.cast::<sys::HeapScanDescData>()).rs_nblocks <= SMALL }
+    unsafe {
+        let pages = (*scan.cast::<sys::HeapScanDescData>()).rs_nblocks;
+        // (-1 is a table of which nobody knows)
+        pages <= SMALL || pages <= SWOLLEN && (0.0..=FEW_ROWS).contains(&(*(*(*scan).rs_rd).rd_rel).reltuples)
+    }
 }
 
 /// heapam returns from `scan_analyze_next_tuple` with the buffer's content lock held, and looks at the page anew when it is called
@@ -111,7 +119,7 @@ pg_callback! {
             let found = heapam().scan_getnextslot.unwrap_unchecked()(scan, direction, raw_of(slot));
             publish_found(scan, slot, found);
             if found && is_small(scan) {
-                expect_again(slot);
+                expect(slot, Expected::Again);
             }
             found
         }
@@ -161,6 +169,7 @@ pg_callback! {
             );
             if found {
                 publish(slot, key_oid((*fetch).rel));
+                expect(slot, Expected::Written);
             }
             found
         }

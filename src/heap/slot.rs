@@ -17,7 +17,7 @@ use core::ptr;
 
 use super::{recent, row};
 use crate::pg::memory::{self, Scratch};
-use crate::pg::tuple::{clear, is_empty, HeapTuple, TupleTableSlot};
+use crate::pg::tuple::{clear, is_empty, set_invalid, HeapTuple, TupleTableSlot};
 use crate::pg::{majors, sys, BackendCell, Datum, Oid, INVALID_OID};
 use crate::{copy_minimal_tuple_callback, pg_callback, pg_error};
 
@@ -33,14 +33,26 @@ pub struct VaultSlot {
     key_oid: Oid,
     /// The slot's tuple is the one in `buffer`.
     opened: bool,
-    /// The lazy row is likely to be read again soon, by another scan.
-    again: bool,
+    /// What is likely of the lazy row.
+    expected: Expected,
     /// Whoever asks for an attribute of the lazy row holds the content lock of its page, shared.
     locked: bool,
     /// Where the row is decrypted to; lives in `tts_mcxt`.
     buffer: Scratch,
     /// Bytes of `buffer` that may hold plaintext: the slot's row or, until that is decrypted, the one before.
     used: usize,
+}
+
+/// Whether a row's plaintext is worth a look into what the session has kept (`keys::keep_row`), or worth to be kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Expected {
+    /// Nothing: it is opened.
+    Nothing,
+    /// It may have been written by this session just now.
+    Written,
+    /// It is read again and again, by one scan after the other.
+    Again,
 }
 
 static OPS: BackendCell<MaybeUninit<sys::TupleTableSlotOps>> = BackendCell::new(MaybeUninit::uninit());
@@ -135,19 +147,28 @@ pub unsafe fn publish(slot: *mut TupleTableSlot, key_oid: Oid) {
         (*slot).tts_tid = (*raw).base.base.tts_tid;
         (*slot).tts_tableOid = (*raw).base.base.tts_tableOid;
         (*vault).key_oid = key_oid;
-        (*vault).again = false;
+        (*vault).expected = Expected::Nothing;
         recent::note(slot);
     }
 }
 
-/// Says of the row just published that it is likely to be read again soon, by another scan.
+/// Says what is likely of the row just published.
 ///
 /// # Safety
 /// As for [`publish`].
 #[inline]
-pub unsafe fn expect_again(slot: *mut TupleTableSlot) {
+pub unsafe fn expect(slot: *mut TupleTableSlot, expected: Expected) {
     // SAFETY: a slot of ours.
-    unsafe { (*slot.cast::<VaultSlot>()).again = true }
+    unsafe { (*slot.cast::<VaultSlot>()).expected = expected }
+}
+
+/// What was said of the slot's row.
+///
+/// # Safety
+/// As for [`raw_of`].
+pub unsafe fn expected(slot: *mut TupleTableSlot) -> Expected {
+    // SAFETY: a slot of ours.
+    unsafe { (*slot.cast::<VaultSlot>()).expected }
 }
 
 /// [`publish`] for a caller that returns with the content lock of the row's page held, shared, and that looks at the page
@@ -224,8 +245,11 @@ pub unsafe fn new_slot(rel: sys::Relation) -> *mut TupleTableSlot {
 pub unsafe fn force(slot: *mut TupleTableSlot) {
     // SAFETY: `slot` is a VaultSlot.
     unsafe {
-        if (*slot.cast::<VaultSlot>()).lazy {
-            decrypt(slot.cast());
+        let vault: *mut VaultSlot = slot.cast();
+        if (*vault).lazy && (*vault).expected == Expected::Again {
+            decrypt_again(vault);
+        } else if (*vault).lazy {
+            decrypt(vault);
         }
     }
 }
@@ -240,13 +264,24 @@ unsafe fn decrypt(vault: *mut VaultSlot) {
         let stored = (*vault).raw.base.tuple;
         let plain = recent::plaintext(stored, vault.cast());
         let key_oid = (*vault).key_oid;
-        if plain.is_null() && (*vault).again {
-            fill_buffer(vault, stored, |block| row::open_again_into(key_oid, stored, block));
-        } else if plain.is_null() {
-            open_to_buffer(vault, stored, key_oid);
-        } else {
+        if !plain.is_null() {
             fill_buffer(vault, stored, |block| row::copy_opened(plain, stored, block));
+        } else if (*vault).expected == Expected::Written {
+            fill_buffer(vault, stored, |block| row::find_or_open_into(key_oid, stored, block));
+        } else {
+            open_to_buffer(vault, stored, key_oid);
         }
+        (*vault).lazy = false;
+    }
+}
+
+/// [`decrypt`] for a row that is read again and again, and so is found most of the time.
+#[inline(never)]
+unsafe fn decrypt_again(vault: *mut VaultSlot) {
+    // SAFETY: as for `decrypt`; no lock is held where that is expected.
+    unsafe {
+        let (stored, key_oid) = ((*vault).raw.base.tuple, (*vault).key_oid);
+        fill_buffer(vault, stored, |block| row::open_again_into(key_oid, stored, block));
         (*vault).lazy = false;
     }
 }
@@ -306,8 +341,8 @@ pub unsafe fn store_stored(slot: *mut TupleTableSlot, stored: HeapTuple, key_oid
     }
 }
 
-/// Lets go of the outer slot's tuple, as `TTSOpsHeapTuple` clears a slot, but for a tuple in the slot's own buffer: that is
-/// overwritten by the next one, or cleansed when the slot is cleared.
+/// Lets go of the outer slot's tuple, as `tts_heap_clear`, but for a tuple in the slot's own buffer: that is overwritten by
+/// the next one, or cleansed when the slot is cleared.
 #[inline]
 unsafe fn drop_tuple(vault: *mut VaultSlot) {
     // SAFETY: `vault` is a valid slot of ours.
@@ -319,8 +354,14 @@ unsafe fn drop_tuple(vault: *mut VaultSlot) {
         if (*slot).tts_flags & sys::TTS_FLAG_SHOULDFREE as u16 != 0 {
             let tuple = (*vault).base.tuple;
             memory::cleanse((*tuple).t_data.cast(), (*tuple).t_len as usize);
+            heap_op!(clear(slot));
+            return;
         }
-        heap_op!(clear(slot));
+        (*slot).tts_nvalid = 0;
+        (*slot).tts_flags |= sys::TTS_FLAG_EMPTY as u16;
+        set_invalid(&mut (*slot).tts_tid);
+        (*vault).base.off = 0;
+        (*vault).base.tuple = ptr::null_mut();
     }
 }
 
@@ -349,6 +390,7 @@ pg_callback! {
             (*raw).tts_mcxt = (*slot).tts_mcxt;
             (&raw mut (*vault).buffer).write(Scratch::new());
             (*vault).key_oid = INVALID_OID;
+            (*vault).expected = Expected::Nothing;
         }
     }
 

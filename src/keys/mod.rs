@@ -44,11 +44,11 @@ pub use generations::{
     copy_rows, current_generation, delete, ensure_first_generation, key_id_of, lock_table, only_generation, prepare,
     prepare_to_open, refresh, rotate,
 };
-pub use plaintext_cache::forget as forget_plaintext;
+pub use plaintext_cache::{forget as forget_plaintext, Need};
 pub use rewrap::rewrap;
 pub use rows::{
-    open_chunk, open_chunk_of_generation, open_key, open_key_again, open_key_of_generation, open_row, open_row_again,
-    open_row_of_generation, seal_chunk, seal_key, seal_row, OpenError, Opened,
+    keep_row, open_chunk, open_chunk_of_generation, open_key, open_key_again, open_key_of_generation, open_row,
+    open_row_again, open_row_of_generation, open_row_or_find, seal_chunk, seal_key, seal_row, OpenError, Opened,
 };
 pub use survey::{survey, Survey};
 pub use table::is_key_table;

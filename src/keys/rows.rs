@@ -8,7 +8,8 @@
 use core::mem::MaybeUninit;
 
 use super::cache::{Place as CachePlace, Purpose};
-use super::{generations, load, plaintext_cache, Backend, BACKEND};
+use super::plaintext_cache::{self, Need};
+use super::{generations, load, Backend, BACKEND};
 use crate::crypto::chunk::{self, ChunkError};
 use crate::crypto::key::{self, KeyError, Place};
 use crate::crypto::row::{self, RowError};
@@ -212,20 +213,51 @@ pub unsafe fn open_row(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, O
 /// As for [`open_row`].
 #[inline]
 pub unsafe fn open_row_again(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
-    let (Some(authenticated), Some(len)) = (row::authenticated(stored), row::plain_len(stored.len())) else {
-        return Err(OpenError::NotEncrypted);
-    };
-    // SAFETY: the caller's promise: room for the tuple, whose first bytes are not encrypted.
+    // SAFETY: the caller's promise.
     unsafe {
-        let (sealed_out, sealed_len) = (out.add(row::HEADER_CLEAR), len - row::HEADER_CLEAR);
-        if plaintext_cache::find(oid, authenticated, sealed_out, sealed_len) {
-            row::renew_header(stored, core::slice::from_raw_parts_mut(out, len));
-        } else {
-            open_row(oid, stored, out)?;
-            plaintext_cache::keep(oid, authenticated, sealed_out, sealed_len);
+        if let Some(len) = find_row(oid, stored, out) {
+            return Ok(len);
+        }
+        let len = open_row(oid, stored, out)?;
+        keep_row(Need::Sure, oid, stored, core::slice::from_raw_parts(out, len));
+        Ok(len)
+    }
+}
+
+/// [`open_row`] for a row whose plaintext may have been kept.
+///
+/// # Safety
+/// As for [`open_row`].
+#[inline]
+pub unsafe fn open_row_or_find(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match find_row(oid, stored, out) {
+            Some(len) => Ok(len),
+            None => open_row(oid, stored, out),
         }
     }
-    Ok(len)
+}
+
+/// Copies a row's plaintext tuple to `out`, if it was kept, and returns its length.
+#[inline(always)]
+unsafe fn find_row(oid: Oid, stored: &[u8], out: *mut u8) -> Option<usize> {
+    let (authenticated, len) = (row::authenticated(stored)?, row::plain_len(stored.len())?);
+    // SAFETY: the caller's promise: room for the tuple, whose first bytes are not encrypted.
+    unsafe {
+        let found = plaintext_cache::find(oid, authenticated, out.add(row::HEADER_CLEAR), len - row::HEADER_CLEAR);
+        (found && row::renew_header(stored, core::slice::from_raw_parts_mut(out, len))).then_some(len)
+    }
+}
+
+/// Keeps the tuple `plain` of the row `stored` of the relation `oid` for a while, as it is likely to be read soon: what
+/// [`seal_row`] has made the one of, or [`open_row`] the other.
+#[inline]
+pub fn keep_row(need: Need, oid: Oid, stored: &[u8], plain: &[u8]) {
+    if let (Some(authenticated), Some(sealed)) = (row::authenticated(stored), plain.get(row::HEADER_CLEAR..)) {
+        // SAFETY: pointer and length of a slice.
+        unsafe { plaintext_cache::keep(oid, authenticated, sealed.as_ptr(), sealed.len(), need) };
+    }
 }
 
 /// [`open_row`] that also tells the row's key generation, of which the row itself says the low byte only.
@@ -306,7 +338,7 @@ pub unsafe fn open_key_again(place: Place, stored: &[u8], out: *mut u8) -> Resul
     unsafe {
         if !plaintext_cache::find(place.index, stored, out, len) {
             open_key(place, stored, out)?;
-            plaintext_cache::keep(place.index, stored, out, len);
+            plaintext_cache::keep(place.index, stored, out, len, Need::Possible);
         }
     }
     Ok(len)

@@ -47,6 +47,12 @@ pub fn offset_number(tid: &ItemPointerData) -> u16 {
     tid.ip_posid
 }
 
+/// `ItemPointerSetInvalid()`
+#[inline]
+pub fn set_invalid(tid: &mut ItemPointerData) {
+    (tid.ip_blkid.bi_hi, tid.ip_blkid.bi_lo, tid.ip_posid) = (u16::MAX, u16::MAX, 0);
+}
+
 /// `TTS_EMPTY(slot)`
 ///
 /// # Safety
