@@ -189,8 +189,8 @@ unsafe fn update(
             majors::heap_update(shadow, otid, stored, cid, crosscheck, wait, failure, lockmode, update_indexes);
         if result == sys::TM_Ok {
             if recent::is_one_of_few(cid) {
-                let is_read_again = recent::is_read_again(relation::oid(rel), &*otid);
-                row::keep(rel, stored, toasted.tuple, is_read_again);
+                let need = recent::need_of_update(relation::oid(rel), &*otid);
+                row::keep(need, rel, stored, toasted.tuple);
             }
             toasted.done();
         } else {

@@ -1,4 +1,5 @@
-//! The slots of ours that heapam has filled last, for who meets a row again that one of them still holds.
+//! What was read and updated last. Above all the slots of ours that heapam has filled last, for who meets a row again that one
+//! of them still holds.
 //!
 //! What makes it safe is the pin. A slot is in here only while its raw slot pins a page: whoever lets go of the pin takes
 //! the slot out, and nobody may free a slot that has a pin (core would complain of a leaked one), but for the end of a
@@ -9,6 +10,7 @@
 use core::ptr;
 
 use super::slot::{self, Expected};
+use crate::keys::Need;
 use crate::pg::tuple::{block_number, offset_number, HeapTuple, TupleTableSlot};
 use crate::pg::{sys, BackendCell, Oid};
 
@@ -62,10 +64,16 @@ pub fn holding(oid: Oid, tid: &sys::ItemPointerData) -> *mut TupleTableSlot {
     RECENT.get().into_iter().find(|slot| holds(*slot, oid, tid)).unwrap_or(ptr::null_mut())
 }
 
-/// Whether the row at `tid` of the table `oid` is in a slot of a scan that will be repeated.
-pub fn is_read_again(oid: Oid, tid: &sys::ItemPointerData) -> bool {
+/// Whether the new version of the row at `tid` of the table `oid` is sure to be read soon: whether a scan that will be
+/// repeated has found the old one.
+pub fn need_of_update(oid: Oid, tid: &sys::ItemPointerData) -> Need {
     // SAFETY: as in `holds`.
-    RECENT.get().into_iter().any(|slot| holds(slot, oid, tid) && unsafe { slot::expected(slot) } == Expected::Again)
+    let is_read_again = |slot| holds(slot, oid, tid) && unsafe { slot::expected(slot) } == Expected::Again;
+    if RECENT.get().into_iter().any(is_read_again) {
+        Need::Sure
+    } else {
+        Need::Possible
+    }
 }
 
 #[inline]

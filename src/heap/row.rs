@@ -52,7 +52,7 @@ pub unsafe fn open_again_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -
 #[inline]
 pub unsafe fn find_or_open_into(key_oid: Oid, stored: HeapTuple, block: *mut u8) -> HeapTuple {
     // SAFETY: the caller's promises.
-    unsafe { open_by(keys::open_row_or_find, key_oid, stored, block) }
+    unsafe { open_by(keys::find_or_open_row, key_oid, stored, block) }
 }
 
 /// `keys::open_row` or one that does the same.
@@ -133,12 +133,11 @@ pub unsafe fn seal(rel: sys::Relation, plain: HeapTuple) -> HeapTuple {
     }
 }
 
-/// Keeps `plain` for who may read its stored form `stored` soon ([`find_or_open_into`]) or, if `is_sure`, will.
+/// Keeps `plain` for who reads its stored form `stored` ([`open_again_into`], [`find_or_open_into`]).
 ///
 /// # Safety
 /// As for [`seal`], which has made the one of the other.
-pub unsafe fn keep(rel: sys::Relation, stored: HeapTuple, plain: HeapTuple, is_sure: bool) {
-    let need = if is_sure { Need::Sure } else { Need::Possible };
+pub unsafe fn keep(need: Need, rel: sys::Relation, stored: HeapTuple, plain: HeapTuple) {
     // SAFETY: the caller's promise.
     unsafe { keys::keep_row(need, rel::key_oid(rel), tuple::bytes(stored), tuple::bytes(plain)) }
 }

@@ -47,8 +47,8 @@ pub use generations::{
 pub use plaintext_cache::{forget as forget_plaintext, Need};
 pub use rewrap::rewrap;
 pub use rows::{
-    keep_row, open_chunk, open_chunk_of_generation, open_key, open_key_again, open_key_of_generation, open_row,
-    open_row_again, open_row_of_generation, open_row_or_find, seal_chunk, seal_key, seal_row, OpenError, Opened,
+    find_or_open_row, keep_row, open_chunk, open_chunk_of_generation, open_key, open_key_again, open_key_of_generation,
+    open_row, open_row_again, open_row_of_generation, seal_chunk, seal_key, seal_row, OpenError, Opened,
 };
 pub use survey::{survey, Survey};
 pub use table::is_key_table;

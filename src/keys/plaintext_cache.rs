@@ -1,5 +1,6 @@
 //! Plaintext that this backend is likely to need again soon: rows of small tables, which the planner reads from one end to
-//! the other for each look-up, and the keys in the upper levels of encrypted indexes, which every descent compares.
+//! the other for each look-up, rows that it has just updated, and the keys in the upper levels of encrypted indexes, which every
+//! descent compares.
 //!
 //! An entry is found by all that its decryption depends on: the relation and every byte that is authenticated. So what is found is
 //! what decryption would have given. It holds no more of a secret than the process does anyway, which has the keys

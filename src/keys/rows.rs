@@ -229,7 +229,7 @@ pub unsafe fn open_row_again(oid: Oid, stored: &[u8], out: *mut u8) -> Result<us
 /// # Safety
 /// As for [`open_row`].
 #[inline]
-pub unsafe fn open_row_or_find(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
+pub unsafe fn find_or_open_row(oid: Oid, stored: &[u8], out: *mut u8) -> Result<usize, OpenError> {
     // SAFETY: the caller's promise.
     unsafe {
         match find_row(oid, stored, out) {
